@@ -1,0 +1,1 @@
+//! Decides when and how much a keyspace is compacted.

@@ -1,0 +1,5 @@
+//! Runs the Sternpost server.
+
+fn main() -> std::process::ExitCode {
+    rpc::run()
+}
