@@ -1,229 +1,294 @@
 //! The keyspace: open it, write, read at a revision, watch, compact, close.
 
-use std::future::Future;
 use std::path::Path;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
+use tokio::sync::oneshot;
 
+use crate::apply::txn::{place, read_only};
+use crate::apply::{Outcome, Reply};
 use crate::change::Change;
-use crate::env::{Clock, Entropy};
+use crate::command::Command;
+use crate::engine::queue::{End, Queued};
+use crate::engine::shared::{Shared, View};
+use crate::env::Entropy;
 use crate::error::Error;
-use crate::fs::FileSystem;
-use crate::reply::*;
-use crate::request::*;
-use crate::types::*;
+use crate::files::{Directory, Identity};
+use crate::log::Log;
+use crate::open::{self, Opened, Threads};
+use crate::options::{Environment, Options};
+use crate::pending::Pending;
+use crate::read::range::RangeReader;
+use crate::reply::{
+    Alarm, DeleteRangeReply, OpenReport, PutReply, RangeReply, Status, TxnReply,
+};
+use crate::request::{AlarmKind, At, DeleteRange, Put, RangeRequest, Txn};
+use crate::types::{Revision, RevisionPair};
 use crate::watch::WatchStream;
+use crate::watch::hub::Hub;
 
-/// The limits of a keyspace, all of them.
+/// An open keyspace; clones share it. When the last one is dropped without `close`, it stops at once and loses nothing.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// The memory that changes not yet in base may take, in bytes; at half of it a part is flushed.
-    pub recent_bytes: usize,
-    /// How many changes not yet in base there may be; at half of it a part is flushed.
-    pub recent_changes: usize,
-    /// redb's page cache, in bytes.
-    pub cache_bytes: usize,
-    /// The size of a log segment, in bytes.
-    pub segment_bytes: u64,
-    /// Commands that may wait; one more is refused with `TooManyRequests`.
-    pub queue_commands: usize,
-    /// What a frame aims at, in bytes.
-    pub batch_bytes: usize,
-    /// Messages that wait on a watch stream, in bytes; above it watches fall back to catching up.
-    pub watch_queue_bytes: usize,
-    /// The size of base at which puts and grants are refused with `NoSpace`; `None` means no quota.
-    pub quota_bytes: Option<u64>,
+pub struct Keyspace {
+    pub(crate) inner: Arc<Inner>,
 }
 
-impl Options {
-    /// What the server uses.
-    pub fn standard() -> Options {
-        Options {
-            recent_bytes: 64 << 20,
-            recent_changes: 400_000,
-            cache_bytes: 64 << 20,
-            segment_bytes: 16 << 20,
-            queue_commands: 10_000,
-            batch_bytes: 256 << 10,
-            watch_queue_bytes: 1 << 20,
-            quota_bytes: Some(2 << 30),
-        }
-    }
-}
-
-/// What a keyspace stands on.
-#[derive(Clone, Debug)]
-pub struct Environment {
-    /// The file system.
-    pub fs: Arc<dyn FileSystem>,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
-    /// Randomness.
-    pub entropy: Arc<dyn Entropy>,
-}
-
-/// A command on its way: a future, or wait for it. Dropping it does not take the command back.
 #[derive(Debug)]
-pub struct Pending<T>(std::marker::PhantomData<T>);
-
-impl<T> Pending<T> {
-    /// Blocks until the outcome is durable.
-    pub fn wait(self) -> Result<T, Error> {
-        unimplemented!("written next")
-    }
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    identity: Identity,
+    quota_bytes: Option<u64>,
+    opened: OpenReport,
+    held: Mutex<Held>,
 }
 
-impl<T> Future for Pending<T> {
-    type Output = Result<T, Error>;
-    fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Self::Output> {
-        unimplemented!("written next")
-    }
+/// What `close` gives up.
+#[derive(Debug)]
+struct Held {
+    threads: Threads,
+    directory: Directory,
 }
-
-/// What operators ask first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// The current revision.
-    pub revision: Revision,
-    /// The compacted revision; -1 if nothing was ever compacted.
-    pub compacted: Revision,
-    /// The last position applied.
-    pub applied: Position,
-    /// The bytes of disk that base and log take.
-    pub size_bytes: u64,
-    /// The bytes of it that hold data.
-    pub used_bytes: u64,
-    /// Who this is.
-    pub member: MemberId,
-    /// The cluster's id.
-    pub cluster: u64,
-    /// The alarms raised.
-    pub alarms: Vec<Alarm>,
-    /// Bytes read from log and base to open, and frames replayed.
-    pub opened: OpenReport,
-}
-
-/// What it took to open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenReport {
-    /// Bytes read through the file-system seam.
-    pub bytes_read: u64,
-    /// Frames applied on top of base.
-    pub frames_replayed: u64,
-    /// True if the directory was created by this open.
-    pub created: bool,
-}
-
-/// An open keyspace; clones share it.
-#[derive(Clone, Debug)]
-pub struct Keyspace {}
 
 impl Keyspace {
     /// Opens the keyspace in `dir`, creating it if `dir` is missing or empty.
     ///
     /// Errors, with nothing touched: `Io` if the directory is held by another process, foreign, unreadable or of a newer format; `Corrupt`,
     /// `LogMismatch` if it is damaged.
-    pub fn open(_dir: &Path, _options: Options, _environment: Environment) -> Result<Keyspace, Error> {
-        unimplemented!("written next")
+    pub fn open(dir: &Path, options: Options, environment: Environment) -> Result<Keyspace, Error> {
+        let opened = open::open(dir, &options, &environment)?;
+        Ok(Keyspace::new(opened, &options, &environment))
     }
+
+    /// Opens the keyspace in `dir` on a log that is not in the directory: shared with others, or simulated. Errors: as `open`.
+    pub fn open_with_log(
+        dir: &Path,
+        options: Options,
+        environment: Environment,
+        log: Box<dyn Log>,
+    ) -> Result<Keyspace, Error> {
+        let opened = open::open_with_log(dir, &options, &environment, log)?;
+        Ok(Keyspace::new(opened, &options, &environment))
+    }
+
+    fn new(opened: Opened, options: &Options, environment: &Environment) -> Keyspace {
+        let Opened { shared, hub, directory, threads, report } = opened;
+        let inner = Inner {
+            shared,
+            hub,
+            entropy: environment.entropy.clone(),
+            identity: directory.identity,
+            quota_bytes: options.quota_bytes,
+            opened: report,
+            held: Mutex::new(Held { threads, directory }),
+        };
+        Keyspace { inner: Arc::new(inner) }
+    }
+
     /// Writes a key. Errors: `KeyNotFound`, `LeaseNotFound`, `NoSpace`.
-    pub fn put(&self, _put: Put) -> Pending<PutReply> {
-        unimplemented!("written next")
+    pub fn put(&self, put: Put) -> Pending<PutReply> {
+        self.send(Command::Put(put), |reply| if let Reply::Put(put) = reply { Some(put) } else { None })
     }
+
     /// Deletes a range.
-    pub fn delete_range(&self, _delete: DeleteRange) -> Pending<DeleteRangeReply> {
-        unimplemented!("written next")
+    pub fn delete_range(&self, delete: DeleteRange) -> Pending<DeleteRangeReply> {
+        let pick = |reply| if let Reply::DeleteRange(deleted) = reply { Some(deleted) } else { None };
+        self.send(Command::DeleteRange(delete), pick)
     }
+
     /// Runs a transaction that may write. Errors: those of its operations, `DuplicateKey`; nothing is applied then.
-    pub fn txn(&self, _txn: Txn) -> Pending<TxnReply> {
-        unimplemented!("written next")
+    pub fn txn(&self, txn: Txn) -> Pending<TxnReply> {
+        if let Err(error) = crate::overlap::check(&txn) {
+            return Pending::new(std::future::ready(Err(error)));
+        }
+        self.send(Command::Txn(txn), |reply| if let Reply::Txn(txn) = reply { Some(txn) } else { None })
     }
-    /// Runs a transaction of reads alone (`Txn::is_read_only`), without the log; blocks on the disk.
-    pub fn read_txn(&self, _txn: &Txn) -> Result<TxnReply, Error> {
-        unimplemented!("written next")
+
+    /// Runs a transaction of reads alone (`Txn::is_read_only`), without the log; blocks on the disk. Errors: `Compacted`, `Future`.
+    pub fn read_txn(&self, txn: &Txn) -> Result<TxnReply, Error> {
+        let view = self.inner.shared.view();
+        read_only(&self.reader(&view, At::Latest), view.compacted, txn)
     }
+
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
-    pub fn range(&self, _request: &RangeRequest) -> Result<RangeReply, Error> {
-        unimplemented!("written next")
+    pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
+        let view = self.inner.shared.view_at(request.at)?;
+        self.reader(&view, request.at).range(request)
     }
-    /// Reads history in order: the changes from revision `from` on up to `upto`, whole revisions, about `max_bytes` a call; includes versions that
-    /// compaction made unreachable as long as they are stored. For hashing and export. Blocks on the disk.
-    pub fn stored_changes(&self, _from: Revision, _upto: Revision, _max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
-        unimplemented!("written next")
+
+    fn reader<'a>(&'a self, view: &'a View, at: At) -> RangeReader<'a> {
+        RangeReader {
+            sources: &view.sources,
+            at: place(at, RevisionPair::last_of(view.current)),
+            current: view.current,
+            counts: Some(&self.inner.shared.counts),
+        }
     }
-    /// The newest change of `key` at or below `revision`, tombstones included, whatever is compacted.
-    pub fn stored_version(&self, _key: &[u8], _revision: Revision) -> Result<Option<RevisionPair>, Error> {
-        unimplemented!("written next")
-    }
+
     /// Makes revisions below `revision` unreadable. Replies with the store's revision. Errors: `Compacted`, `Future`.
-    pub fn compact(&self, _revision: i64) -> Pending<Revision> {
-        unimplemented!("written next")
+    ///
+    /// Watches that are up to date are delivered everything up to `revision` first, so that compaction never takes an event or what a key was before
+    /// from them.
+    pub fn compact(&self, revision: i64) -> Pending<Revision> {
+        let done = |reply| if let Reply::Done(revision, _) = reply { Some(revision) } else { None };
+        let published = self.inner.shared.head().revision;
+        let needed = Revision(revision).min(published);
+        if self.inner.hub.reached() >= needed {
+            return self.send(Command::Compact(revision), done);
+        }
+        let keyspace = self.clone();
+        Pending::new(async move {
+            keyspace.inner.hub.wait_for(needed).await;
+            keyspace.send(Command::Compact(revision), done).await
+        })
     }
-    /// Grants a lease; `None` lets the keyspace choose the id. Errors: `LeaseExists`, `LeaseTtlTooLarge`, `NoSpace`.
-    pub fn lease_grant(&self, _id: Option<LeaseId>, _ttl_seconds: i64) -> Pending<LeaseGrantReply> {
-        unimplemented!("written next")
-    }
-    /// Revokes a lease and deletes its keys. Replies with the store's revision. Errors: `LeaseNotFound`.
-    pub fn lease_revoke(&self, _id: LeaseId) -> Pending<Revision> {
-        unimplemented!("written next")
-    }
-    /// Renews a lease. Replies with its TTL in seconds; `None` if there is no such lease. Waits for the outcome if the lease is being expired.
-    pub fn lease_keep_alive(&self, _id: LeaseId) -> Pending<Option<i64>> {
-        unimplemented!("written next")
-    }
-    /// A lease's time and, if asked for, its keys; `None` if there is no such lease. Blocks on the disk.
-    pub fn lease_time_to_live(&self, _id: LeaseId, _keys: bool) -> Result<Option<LeaseTimeToLive>, Error> {
-        unimplemented!("written next")
-    }
-    /// Every lease, by remaining time.
-    pub fn leases(&self) -> Vec<LeaseId> {
-        unimplemented!("written next")
-    }
+
     /// Raises (`true`) or clears an alarm. Replies with the store's revision and whether the alarm was or is raised.
-    pub fn set_alarm(&self, _alarm: Alarm, _raised: bool) -> Pending<(Revision, bool)> {
-        unimplemented!("written next")
+    pub fn set_alarm(&self, alarm: Alarm, raised: bool) -> Pending<(Revision, bool)> {
+        let done = |reply| if let Reply::Done(revision, concerned) = reply { Some((revision, concerned)) } else { None };
+        self.send(Command::SetAlarm(alarm.member, alarm.kind, raised), done)
     }
-    /// Makes sure that everything acknowledged before the call is visible to reads after it. Free on a local log.
+
+    /// Makes sure that everything acknowledged before the call is visible to reads after it. Free on a local log: published covers
+    /// acknowledged. Errors: what ended the keyspace.
     pub fn barrier(&self) -> Result<(), Error> {
-        unimplemented!("written next")
+        self.inner.shared.failure().map_or(Ok(()), Err)
     }
+
     /// The current revision.
     pub fn revision(&self) -> Revision {
-        unimplemented!("written next")
+        self.inner.shared.head().revision
     }
+
     /// A new stream of watches.
     pub fn watch_stream(&self) -> WatchStream {
-        unimplemented!("written next")
+        WatchStream::open(&self.inner.hub, &self.inner.shared)
     }
+
+    /// Reads stored changes in order, from revision `from` on up to `upto`, whole revisions, about `max_bytes` a call (one revision at least); empty
+    /// when there are no more. Versions that compaction made unreachable come along as long as they are stored. For hashing and export. Blocks on the disk.
+    pub fn stored_changes(&self, from: Revision, upto: Revision, max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
+        self.inner.shared.view().sources.changes(from, upto, max_bytes)
+    }
+
+    /// Where the newest change of `key` at or below `revision` is, tombstones included, whatever is compacted. Blocks on the disk.
+    pub fn stored_version(&self, key: &[u8], revision: Revision) -> Result<Option<RevisionPair>, Error> {
+        let found = self.inner.shared.view().sources.get(key, RevisionPair::last_of(revision))?;
+        Ok(found.map(|found| found.place()))
+    }
+
     /// What operators ask first.
     pub fn status(&self) -> Status {
-        unimplemented!("written next")
+        let shared = &self.inner.shared;
+        let totals = shared.base.totals();
+        let base_bytes = shared.base.size_bytes();
+        let head = shared.head();
+        Status {
+            revision: head.revision,
+            compacted: head.compacted,
+            applied: head.position,
+            size_bytes: base_bytes + head.log_bytes,
+            used_bytes: totals.live_bytes + totals.dead_bytes + head.recent_bytes(),
+            member: self.inner.identity.member,
+            cluster: self.inner.identity.cluster,
+            alarms: head.alarms.clone(),
+            opened: self.inner.opened,
+        }
     }
-    /// Writes everything in memory to base now; returns when it is there.
+
+    /// Writes everything in memory to base now; returns when it is there. Errors: `NoSpace`, what ended the keyspace.
     pub fn flush(&self) -> Result<(), Error> {
-        unimplemented!("written next")
+        let shared = &self.inner.shared;
+        let target = shared.head().position;
+        shared.queue.request_flush();
+        shared.wait_for(|head| {
+            if head.sources.base.applied().position >= target {
+                return Some(Ok(()));
+            }
+            shared.over().or_else(|| head.out_of_room.then_some(Error::NoSpace)).map(Err)
+        })
     }
+
+    /// Makes the committer look at the clock: for clocks that only move when told to.
+    pub fn poke(&self) {
+        self.inner.shared.queue.poke();
+    }
+
     /// Resolves with the error that ended the keyspace; never if it is closed in order.
     pub async fn failed(&self) -> Error {
-        unimplemented!("written next")
+        self.inner.shared.failed().await
     }
-    /// Refuses new commands with `Stopped`, finishes those begun, ends watch streams, flushes, and releases the directory. Blocks.
+
+    /// Refuses new commands with `Stopped`, finishes those begun, ends watch streams, flushes, and releases the directory. Blocks. Errors: what
+    /// ended the keyspace before.
     pub fn close(&self) -> Result<(), Error> {
-        unimplemented!("written next")
+        self.inner.end(End::Orderly);
+        self.inner.shared.failure().map_or(Ok(()), Err)
     }
-    /// Reads one attached key list.
-    #[doc(hidden)]
-    pub fn lease_keys(&self, _id: LeaseId) -> Result<Vec<Bytes>, Error> {
-        unimplemented!("written next")
+
+    /// Puts a command into the queue; the future is its outcome.
+    pub(crate) fn send<T: Send + 'static>(&self, command: Command, pick: fn(Reply) -> Option<T>) -> Pending<T> {
+        match self.submit(command) {
+            Ok(receiver) => Pending::new(async move {
+                // A sender that is gone without a word belongs to a committer that ended while it wrote.
+                let outcome = receiver.await.unwrap_or(Err(Error::OutcomeUnknown));
+                outcome.map(|reply| pick(reply).expect("a command gets the reply of its kind"))
+            }),
+            Err(error) => Pending::new(std::future::ready(Err(error))),
+        }
+    }
+
+    fn submit(&self, command: Command) -> Result<oneshot::Receiver<Outcome>, Error> {
+        let shared = &self.inner.shared;
+        if let Some(error) = shared.over() {
+            return Err(if error.is_final() { Error::Stopped } else { error });
+        }
+        let encoded = command.encode()?;
+        if command.needs_room() {
+            self.check_room(encoded.payload.len())?;
+        }
+        let (reply, receiver) = oneshot::channel();
+        shared.queue.push(Queued { command, encoded, reply: Some(reply) })?;
+        Ok(receiver)
+    }
+
+    /// What adds data is refused above the quota, and an alarm says so; apply refuses it as long as the alarm is raised.
+    fn check_room(&self, bytes: usize) -> Result<(), Error> {
+        let shared = &self.inner.shared;
+        let totals = shared.base.totals();
+        let (used, out_of_room, raised) = {
+            let head = shared.head();
+            let used = totals.live_bytes + totals.dead_bytes + head.recent_bytes();
+            (used, head.out_of_room, head.alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace))
+        };
+        let over = self.inner.quota_bytes.is_some_and(|quota| used + bytes as u64 >= quota);
+        if !over && !out_of_room {
+            return Ok(());
+        }
+        if !raised {
+            let alarm = Command::SetAlarm(self.inner.identity.member, AlarmKind::NoSpace, true);
+            let encoded = alarm.encode()?;
+            shared.queue.push(Queued { command: alarm, encoded, reply: None })?;
+        }
+        Err(Error::NoSpace)
     }
 }
 
-impl Txn {
-    /// True if both branches hold only reads: such a transaction needs no log.
-    pub fn is_read_only(&self) -> bool {
-        self.success.iter().chain(&self.failure).all(|op| matches!(op, Op::Range(_)))
+impl Inner {
+    fn end(&self, end: End) {
+        self.shared.queue.end(end);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.threads.join(&self.shared);
+        self.hub.end();
+        // Nothing may be written once the lock is gone, not even what redb writes when it is dropped: every commit is complete in itself.
+        self.shared.base.halt();
+        held.directory.release();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end(End::Abrupt);
     }
 }

@@ -1,14 +1,15 @@
 //! The changes of every table that are not yet in base.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 
 use crate::change::Change;
 use crate::request::AlarmKind;
 use crate::tables::{Applied, LeaseRow, WriterRow};
-use crate::types::{LeaseId, MemberId, Revision};
+use crate::types::{LeaseId, MemberId, Revision, RevisionPair};
 
 /// What one part of `recent` holds: changes since the part before it, of every table.
 #[derive(Debug, Default)]
@@ -31,4 +32,113 @@ pub struct PartData {
     pub applied: Applied,
     /// The memory that the part takes, in bytes.
     pub weight: usize,
+}
+
+impl PartData {
+    /// Adds a change, which must be newer than all before it.
+    pub fn push(&mut self, change: Change) {
+        debug_assert!(self.changes.last().is_none_or(|last| last.at < change.at), "changes come in order");
+        let change = Arc::new(change);
+        self.weight += change.weight();
+        self.keys.entry(change.key.clone()).or_default().push(change.clone());
+        self.changes.push(change);
+    }
+
+    /// Records a lease, or that it is gone.
+    pub fn set_lease(&mut self, id: LeaseId, row: Option<LeaseRow>) {
+        self.weight += SMALL_ROW;
+        self.leases.insert(id, row);
+    }
+
+    /// Records that a key is attached to a lease or detached from it.
+    pub fn set_lease_key(&mut self, id: LeaseId, key: &Bytes, attached: bool) {
+        self.weight += SMALL_ROW + key.len();
+        self.lease_keys.insert((id, key.clone()), attached);
+    }
+}
+
+/// The memory that a row of a small table takes, in bytes, rounded up.
+const SMALL_ROW: usize = 96;
+
+/// A part that one thread writes and any number read. What is above a reader's revision does not exist for it, so an
+/// insert needs no coordination beyond the lock, which nobody holds for longer than a bounded copy.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    data: RwLock<PartData>,
+}
+
+impl Part {
+    /// The part, for reading a bounded piece of it.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, PartData> {
+        // Nothing is left half-done by a panic: an insert either happened or not, and readers look below their revision.
+        self.data.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The part, for the committer.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, PartData> {
+        self.data.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest change of `key` at or below `at`.
+    pub(crate) fn get(&self, key: &[u8], at: RevisionPair) -> Option<Arc<Change>> {
+        let data = self.read();
+        data.keys.get(key).and_then(|versions| newest(versions, at)).cloned()
+    }
+
+    /// For each key in [start, end) that has a change at or below `at`, the newest, in key order; at most `limit` keys are looked at.
+    /// Answers also whether keys are left.
+    pub(crate) fn scan(&self, start: &[u8], end: Option<&[u8]>, at: RevisionPair, limit: usize) -> Scanned {
+        let data = self.read();
+        let mut scanned = Scanned::default();
+        let bounds = (Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded));
+        if end.is_some_and(|end| end <= start) {
+            return scanned;
+        }
+        for (looked_at, (key, versions)) in data.keys.range::<[u8], _>(bounds).enumerate() {
+            if looked_at == limit {
+                scanned.horizon = Some(key.clone());
+                break;
+            }
+            scanned.found.extend(newest(versions, at).cloned());
+        }
+        scanned
+    }
+
+    /// The changes with `from` ≤ main revision ≤ `upto`, whole revisions, until `max_bytes` are reached, one revision at least.
+    pub(crate) fn changes(&self, from: Revision, upto: Revision, max_bytes: usize) -> Vec<Arc<Change>> {
+        let data = self.read();
+        let begin = data.changes.partition_point(|change| change.at.main < from);
+        let mut bytes = 0;
+        let mut taken: Vec<Arc<Change>> = Vec::new();
+        for change in data.changes.iter().skip(begin) {
+            let new_revision = taken.last().is_none_or(|last| last.at.main != change.at.main);
+            if change.at.main > upto || (new_revision && bytes >= max_bytes && !taken.is_empty()) {
+                break;
+            }
+            bytes += change.weight();
+            taken.push(change.clone());
+        }
+        taken
+    }
+
+    /// What this part says about the keys of a lease, in key order: attached or detached.
+    pub(crate) fn lease_keys(&self, lease: LeaseId) -> Vec<(Bytes, bool)> {
+        let data = self.read();
+        let bounds = (lease, Bytes::new())..;
+        let rows = data.lease_keys.range(bounds).take_while(|((id, _), _)| *id == lease);
+        rows.map(|((_, key), attached)| (key.clone(), *attached)).collect()
+    }
+}
+
+/// A bounded piece of a part.
+#[derive(Debug, Default)]
+pub(crate) struct Scanned {
+    pub(crate) found: Vec<Arc<Change>>,
+    /// The first key that was not looked at; `None` if the range is exhausted.
+    pub(crate) horizon: Option<Bytes>,
+}
+
+fn newest(versions: &[Arc<Change>], at: RevisionPair) -> Option<&Arc<Change>> {
+    let above = versions.partition_point(|change| change.at <= at);
+    above.checked_sub(1).and_then(|index| versions.get(index))
 }

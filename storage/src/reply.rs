@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::request::AlarmKind;
-use crate::types::{LeaseId, MemberId, Revision};
+use crate::types::{LeaseId, MemberId, Position, Revision};
 
 /// A key with its value and its numbers, at one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,4 +110,38 @@ pub struct Alarm {
     pub member: MemberId,
     /// Which.
     pub kind: AlarmKind,
+}
+
+/// What operators ask first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The current revision.
+    pub revision: Revision,
+    /// The compacted revision; -1 if nothing was ever compacted.
+    pub compacted: Revision,
+    /// The last position applied.
+    pub applied: Position,
+    /// The bytes of disk that base and log take.
+    pub size_bytes: u64,
+    /// The bytes of it that hold data.
+    pub used_bytes: u64,
+    /// Who this is.
+    pub member: MemberId,
+    /// The cluster's id.
+    pub cluster: u64,
+    /// The alarms raised.
+    pub alarms: Vec<Alarm>,
+    /// What it took to open.
+    pub opened: OpenReport,
+}
+
+/// What it took to open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Bytes read from log and base through the file-system seam.
+    pub bytes_read: u64,
+    /// Frames applied on top of base.
+    pub frames_replayed: u64,
+    /// True if the directory was created by this open.
+    pub created: bool,
 }

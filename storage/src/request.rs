@@ -306,3 +306,19 @@ pub enum AlarmKind {
     /// Data is damaged.
     Corrupt,
 }
+
+impl Txn {
+    /// True if both branches hold only reads: such a transaction needs no log.
+    pub fn is_read_only(&self) -> bool {
+        self.success.iter().chain(&self.failure).all(|op| matches!(op, Op::Range(_)))
+    }
+
+    /// True if a branch, taken or not, holds a put at any depth.
+    pub fn puts_anything(&self) -> bool {
+        self.success.iter().chain(&self.failure).any(|op| match op {
+            Op::Put(_) => true,
+            Op::Txn(txn) => txn.puts_anything(),
+            Op::Range(_) | Op::DeleteRange(_) => false,
+        })
+    }
+}

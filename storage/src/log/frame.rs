@@ -26,6 +26,9 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::types::{Digest, LogId, MemberId, Position, WriterId};
 
+/// The largest frame, in bytes.
+pub const MAX_FRAME_LEN: usize = 4 << 20;
+
 /// The bytes of a frame's header.
 pub const HEADER_LEN: usize = 100;
 

@@ -9,6 +9,13 @@ use crate::error::Error;
 use crate::request::KeyRange;
 use crate::types::{Revision, WatchId};
 
+mod catch_up;
+pub(crate) mod hub;
+mod stream;
+mod tree;
+
+pub use stream::WatchStream;
+
 /// A change as it is delivered, shared by all watches that get it.
 #[derive(Debug)]
 pub struct Event {
@@ -46,6 +53,26 @@ pub struct WatchSpec {
     pub progress_notify: bool,
     /// The id; `None` lets the stream choose the lowest from 0 that is free.
     pub id: Option<WatchId>,
+}
+
+impl WatchSpec {
+    /// Every change of a range from now on.
+    pub fn new(range: KeyRange) -> WatchSpec {
+        WatchSpec {
+            range,
+            start: StartAt::Now,
+            no_put: false,
+            no_delete: false,
+            prev_kv: false,
+            progress_notify: false,
+            id: None,
+        }
+    }
+
+    /// True if the filters let the change through.
+    pub(crate) fn passes(&self, change: &Change) -> bool {
+        if change.is_tombstone() { !self.no_delete } else { !self.no_put }
+    }
 }
 
 /// What a stream of watches delivers, in order.
@@ -99,45 +126,18 @@ pub enum WatchMessage {
     Ended,
 }
 
-/// Watches that share one ordered stream of messages.
-#[derive(Debug)]
-pub struct WatchStream {}
-
-impl WatchStream {
-    /// Opens a watch; answered by `Created` or `Refused` on the stream, in the order of the calls.
-    pub fn create(&self, _spec: WatchSpec) {
-        unimplemented!("written next")
-    }
-    /// Ends a watch; answered by `Canceled` on the stream; an unknown id is ignored.
-    pub fn cancel(&self, _id: WatchId) {
-        unimplemented!("written next")
-    }
-    /// Asks for `Progress { id: None }`; not answered if a watch of the stream is behind or waits for a future revision.
-    pub fn request_progress(&self) {
-        unimplemented!("written next")
-    }
-    /// One period of `progress_notify` is over: each such watch that had no event since the last call and is not behind gets a `Progress`.
-    pub fn tick(&self) {
-        unimplemented!("written next")
-    }
-    /// Takes what is ready, without waiting and without touching the disk. Empty: call `is_behind`.
-    pub fn take(&self) -> Vec<WatchMessage> {
-        unimplemented!("written next")
-    }
-    /// True if a watch has to catch up from what is stored: call `catch_up`.
-    pub fn is_behind(&self) -> bool {
-        unimplemented!("written next")
-    }
-    /// Reads one bounded chunk of stored changes for the watches that are behind and queues it. May block on the disk.
-    pub fn catch_up(&self) -> Result<(), Error> {
-        unimplemented!("written next")
-    }
-    /// Waits until `take` has something or `is_behind` is true.
-    pub async fn changed(&self) {
-        unimplemented!("written next")
-    }
-    /// Waits for messages, catching up when needed; blocks the thread. For callers without a runtime.
-    pub fn recv(&self) -> Result<Vec<WatchMessage>, Error> {
-        unimplemented!("written next")
+impl WatchMessage {
+    /// The memory a message takes while it waits, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        const SMALL: usize = 64;
+        match self {
+            WatchMessage::Events { events, .. } => {
+                let one = |event: &Arc<Event>| {
+                    event.change.weight() + event.prev.as_ref().map_or(0, |prev| prev.weight())
+                };
+                SMALL + events.iter().map(one).sum::<usize>()
+            }
+            _ => SMALL,
+        }
     }
 }

@@ -1,0 +1,231 @@
+//! Apply: a deterministic, total function of (state, position, frame).
+//!
+//! No clock, no randomness: time is the frame's. A bad request is an outcome, not an error; an error is only what a disk can cause, and it
+//! ends the keyspace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::base::SmallTables;
+use crate::command::Command;
+use crate::error::Error;
+use crate::log::frame::FrameHeader;
+use crate::read::Sources;
+use crate::reply::{Alarm, DeleteRangeReply, LeaseGrantReply, PutReply, TxnReply};
+use crate::request::AlarmKind;
+use crate::tables::{Applied, LeaseRow, WriterRow};
+use crate::types::{Digest, LeaseId, MemberId, Position, Revision};
+
+mod lease;
+mod run;
+pub(crate) mod txn;
+
+/// What a command answered, if it was not refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Put(PutReply),
+    DeleteRange(DeleteRangeReply),
+    Txn(TxnReply),
+    LeaseGrant(LeaseGrantReply),
+    /// The store's revision, and whether an alarm is concerned, a lease was found.
+    Done(Revision, bool),
+}
+
+/// A command's outcome: both sides are facts that every replica agrees on.
+pub(crate) type Outcome = Result<Reply, Error>;
+
+/// What happened to a lease, for the one who keeps the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseNews {
+    /// Granted, with its TTL in seconds.
+    Granted(LeaseId, i64),
+    /// A renewal was logged, with its mark.
+    Renewed(LeaseId, u64),
+    /// Revoked or expired.
+    Gone(LeaseId),
+    /// An expiry came too late: the lease had been renewed.
+    ExpiryIgnored(LeaseId),
+}
+
+/// The state that apply needs at hand; keys are in the sources.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) applied: Applied,
+    pub(crate) leases: BTreeMap<LeaseId, LeaseRow>,
+    pub(crate) alarms: BTreeSet<(MemberId, AlarmKind)>,
+    pub(crate) writers: BTreeMap<MemberId, WriterRow>,
+    last_mark_ms: u64,
+}
+
+/// What a frame did.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// One outcome per command; none if the frame had been applied before.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// What happened to leases, in order.
+    pub(crate) leases: Vec<LeaseNews>,
+}
+
+/// A frame as apply takes it.
+pub(crate) struct Incoming<'a> {
+    pub(crate) header: &'a FrameHeader,
+    pub(crate) position: Position,
+    /// The chain's value with this frame.
+    pub(crate) digest: Digest,
+    pub(crate) commands: &'a [Command],
+}
+
+impl State {
+    /// The state that base holds.
+    pub(crate) fn new(tables: SmallTables) -> State {
+        let applied = match tables.applied {
+            Applied { position: Position(0), .. } => Applied {
+                revision: Revision::FIRST,
+                compacted: Revision(-1),
+                ..Applied::default()
+            },
+            applied => applied,
+        };
+        State {
+            applied,
+            leases: tables.leases,
+            alarms: tables.alarms.into_iter().collect(),
+            writers: tables.writers,
+            last_mark_ms: tables.last_mark_ms,
+        }
+    }
+
+    /// The alarms raised.
+    pub(crate) fn alarms(&self) -> Vec<Alarm> {
+        self.alarms.iter().map(|(member, kind)| Alarm { member: *member, kind: *kind }).collect()
+    }
+
+    /// Applies the next frame: changes go into the active part, above every reader's revision.
+    pub(crate) fn apply(&mut self, sources: &Sources, frame: &Incoming<'_>) -> Result<Effects, Error> {
+        self.check_history(frame)?;
+        let mut effects = Effects::default();
+        if self.admit(sources, frame)? {
+            self.applied.time_ms = self.applied.time_ms.max(frame.header.time_ms);
+            for command in frame.commands {
+                let before = self.applied.revision;
+                let outcome = self.command(sources, command, &mut effects.leases);
+                if let Err(error) = &outcome
+                    && error.is_final()
+                {
+                    return Err(error.clone());
+                }
+                effects.outcomes.push(outcome);
+                if self.applied.revision > before {
+                    self.mark(sources);
+                }
+            }
+        }
+        self.applied.position = frame.position;
+        self.applied.digest = frame.digest;
+        Ok(effects)
+    }
+
+    /// The log must continue the history that its writer and this state have in common.
+    fn check_history(&self, frame: &Incoming<'_>) -> Result<(), Error> {
+        let mismatch = |reason: String| Err(Error::LogMismatch { position: frame.position, reason });
+        if frame.position != self.applied.position.next() {
+            return mismatch(format!("the frame after {} was expected", self.applied.position));
+        }
+        let header = frame.header;
+        if header.applied == self.applied.position && header.applied_digest != self.applied.digest {
+            let (theirs, ours) = (header.applied_digest, self.applied.digest);
+            return mismatch(format!("its writer had digest {theirs:?} at {}, here it is {ours:?}", header.applied));
+        }
+        Ok(())
+    }
+
+    /// True if the frame is new. A frame of a closed writer or one applied already is a no-op; a gap is a fault.
+    fn admit(&mut self, sources: &Sources, frame: &Incoming<'_>) -> Result<bool, Error> {
+        let header = frame.header;
+        let last = self.writers.get(&header.member).copied();
+        let expected = match last {
+            Some(last) if header.generation < last.generation => return Ok(false),
+            Some(last) if header.generation == last.generation && header.writer != last.writer => return Ok(false),
+            Some(last) if header.generation == last.generation => last.number + 1,
+            _ => 1,
+        };
+        if header.number < expected {
+            return Ok(false);
+        }
+        if header.number > expected {
+            let reason = format!("frame {} of writer {}, {expected} expected", header.number, header.writer);
+            return Err(Error::LogMismatch { position: frame.position, reason });
+        }
+        if expected == 1 {
+            self.restart_leases(sources, header.time_ms);
+        }
+        let row = WriterRow { generation: header.generation, writer: header.writer, number: header.number };
+        self.writers.insert(header.member, row);
+        sources.active.write().writers.insert(header.member, row);
+        Ok(true)
+    }
+
+    fn command(&mut self, sources: &Sources, command: &Command, news: &mut Vec<LeaseNews>) -> Outcome {
+        self.check_alarms(command)?;
+        match command {
+            Command::Put(put) => self.put(sources, put),
+            Command::DeleteRange(delete) => self.delete_range(sources, delete),
+            Command::Txn(txn) => self.txn(sources, txn),
+            Command::Compact(revision) => self.compact(*revision),
+            Command::LeaseGrant(id, ttl) => self.lease_grant(sources, *id, *ttl, news),
+            Command::LeaseRevoke(id) => self.lease_revoke(sources, *id, news),
+            Command::LeaseRenew(id) => Ok(self.lease_renew(sources, *id, news)),
+            Command::LeaseExpire(id, renewed_at_ms) => self.lease_expire(sources, *id, *renewed_at_ms, news),
+            Command::SetAlarm(member, kind, raised) => Ok(self.set_alarm(sources, (*member, *kind), *raised)),
+        }
+    }
+
+    fn check_alarms(&self, command: &Command) -> Result<(), Error> {
+        let raised = |kind| self.alarms.iter().any(|alarm| alarm.1 == kind);
+        let exempt = matches!(command, Command::SetAlarm(..) | Command::LeaseRenew(_) | Command::LeaseExpire(..));
+        if !exempt && raised(AlarmKind::Corrupt) {
+            return Err(Error::CorruptAlarm);
+        }
+        if command.needs_room() && raised(AlarmKind::NoSpace) {
+            return Err(Error::NoSpace);
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self, revision: i64) -> Outcome {
+        let Applied { revision: current, compacted, .. } = self.applied;
+        if revision <= compacted.0 {
+            return Err(Error::Compacted { asked: revision, floor: compacted.0 });
+        }
+        if revision > current.0 {
+            return Err(Error::Future { asked: revision, current: current.0 });
+        }
+        self.applied.compacted = Revision(revision);
+        Ok(Reply::Done(current, true))
+    }
+
+    fn set_alarm(&mut self, sources: &Sources, alarm: (MemberId, AlarmKind), raised: bool) -> Reply {
+        let was_raised = if raised { !self.alarms.insert(alarm) } else { self.alarms.remove(&alarm) };
+        if was_raised != raised {
+            sources.active.write().alarms.insert(alarm, raised);
+        }
+        Reply::Done(self.applied.revision, raised || was_raised)
+    }
+
+    /// One mark a second at most ties the wall clock to a revision.
+    fn mark(&mut self, sources: &Sources) {
+        let now = self.applied.time_ms;
+        if now >= self.last_mark_ms.saturating_add(MARK_INTERVAL_MS) {
+            self.last_mark_ms = now;
+            sources.active.write().marks.insert(now, self.applied.revision);
+        }
+    }
+
+    /// The part that is being filled, once the state moves on to the next one: its last word.
+    pub(crate) fn seal(&self, part: &Arc<crate::recent::Part>) {
+        part.write().applied = self.applied;
+    }
+}
+
+/// The least time between two marks, in milliseconds.
+const MARK_INTERVAL_MS: u64 = 1000;

@@ -1,0 +1,7 @@
+//! The engine: a queue of commands, one thread that commits them, one that keeps base up to date.
+
+pub(crate) mod committer;
+pub(crate) mod lessor;
+pub(crate) mod maintenance;
+pub(crate) mod queue;
+pub(crate) mod shared;

@@ -1,0 +1,200 @@
+//! What the threads of a keyspace share: the published state, the queue, the lessor, the end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::apply::State;
+use crate::apply::txn::check_at;
+use crate::base::Base;
+use crate::engine::lessor::Lessor;
+use crate::engine::queue::{End, Queue};
+use crate::env::Clock;
+use crate::error::Error;
+use crate::read::Sources;
+use crate::read::counts::Counts;
+use crate::recent::Part;
+use crate::reply::Alarm;
+use crate::request::At;
+use crate::types::{Position, Revision};
+
+/// What is published: everything a view needs, changed in one step under one lock.
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// The current revision.
+    pub(crate) revision: Revision,
+    /// The compacted revision.
+    pub(crate) compacted: Revision,
+    /// The last frame applied.
+    pub(crate) position: Position,
+    /// Where keys are.
+    pub(crate) sources: Sources,
+    /// The alarms raised.
+    pub(crate) alarms: Vec<Alarm>,
+    /// No room for the part that waits to be flushed.
+    pub(crate) out_of_room: bool,
+    /// The bytes of disk that the log takes.
+    pub(crate) log_bytes: u64,
+}
+
+/// One consistent picture of the keyspace at a revision.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// The store's revision when the view was taken.
+    pub(crate) current: Revision,
+    /// The compacted revision then.
+    pub(crate) compacted: Revision,
+    /// Where keys are.
+    pub(crate) sources: Sources,
+}
+
+/// Shared by the callers and the threads of one keyspace.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    head: Mutex<Head>,
+    /// Signalled whenever base got a part, the hub is behind, or the end came.
+    changed: Condvar,
+    pub(crate) queue: Queue,
+    pub(crate) lessor: Lessor,
+    pub(crate) counts: Counts,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) base: Base,
+    failure: OnceLock<Error>,
+    failed: Notify,
+    stopped: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, base: Base) -> Shared {
+        Shared {
+            head: Mutex::new(head),
+            changed: Condvar::new(),
+            queue,
+            lessor: Lessor::default(),
+            counts: Counts::default(),
+            clock,
+            base,
+            failure: OnceLock::new(),
+            failed: Notify::new(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// The published state, for a moment.
+    pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the published state and tells everybody who waits for a change.
+    pub(crate) fn publish<T>(&self, change: impl FnOnce(&mut Head) -> T) -> T {
+        let result = change(&mut self.head());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until `done` answers something, or for ever.
+    pub(crate) fn wait_for<T>(&self, mut done: impl FnMut(&Head) -> Option<T>) -> T {
+        let mut head = self.head();
+        loop {
+            if let Some(result) = done(&head) {
+                return result;
+            }
+            head = self.changed.wait(head).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Makes those who wait look again.
+    pub(crate) fn nudge(&self) {
+        // Taking the lock orders this after a waiter's look at its condition.
+        drop(self.head());
+        self.changed.notify_all();
+    }
+
+    /// The newest view. Errors: what ended the keyspace does not hinder reading what was published.
+    pub(crate) fn view(&self) -> View {
+        let head = self.head();
+        View { current: head.revision, compacted: head.compacted, sources: head.sources.clone() }
+    }
+
+    /// A view that may be read at `at`. Errors: `Compacted`, `Future`.
+    pub(crate) fn view_at(&self, at: At) -> Result<View, Error> {
+        let view = self.view();
+        check_at(at, view.compacted, view.current)?;
+        Ok(view)
+    }
+
+    /// Ends the keyspace: the first error counts. Writes are refused from now on, what was published stays readable.
+    pub(crate) fn fail(&self, error: Error) {
+        if self.failure.set(error).is_ok() {
+            self.base.halt();
+        }
+        self.queue.end(End::Abrupt);
+        self.nudge();
+        self.failed.notify_waiters();
+    }
+
+    /// The committer is gone: nothing changes any more but what the maintenance thread still brings to base.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    /// Why nothing more will happen, if so.
+    pub(crate) fn over(&self) -> Option<Error> {
+        self.failure().or_else(|| self.stopped.load(Ordering::Acquire).then_some(Error::Stopped))
+    }
+
+    /// What ended the keyspace, if something did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.get().cloned()
+    }
+
+    /// Waits until something ends the keyspace.
+    pub(crate) async fn failed(&self) -> Error {
+        loop {
+            let notified = self.failed.notified();
+            if let Some(error) = self.failure() {
+                return error;
+            }
+            notified.await;
+        }
+    }
+}
+
+impl Head {
+    /// What is published when a keyspace opens, before anything is replayed.
+    pub(crate) fn new(state: &State, sources: Sources, log_bytes: u64) -> Head {
+        let mut head = Head {
+            revision: Revision::FIRST,
+            compacted: Revision(-1),
+            position: Position(0),
+            sources,
+            alarms: Vec::new(),
+            out_of_room: false,
+            log_bytes,
+        };
+        head.take_over(state);
+        head
+    }
+
+    /// Publishes the numbers of a state.
+    pub(crate) fn take_over(&mut self, state: &State) {
+        self.revision = state.applied.revision;
+        self.compacted = state.applied.compacted;
+        self.position = state.applied.position;
+        self.alarms = state.alarms();
+    }
+
+    /// The memory that the parts take, in bytes.
+    pub(crate) fn recent_bytes(&self) -> u64 {
+        let parts = std::iter::once(&self.sources.active).chain(&self.sources.frozen);
+        parts.map(|part| part.read().weight as u64).sum()
+    }
+
+    /// Starts a new part; the one so far is on its way to base. The part must have been sealed.
+    pub(crate) fn freeze(&mut self) {
+        let next = Arc::new(Part::default());
+        self.sources.frozen = Some(std::mem::replace(&mut self.sources.active, next));
+    }
+}

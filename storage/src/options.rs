@@ -1,0 +1,57 @@
+//! What a keyspace is given: its limits, and what it stands on.
+
+use std::sync::Arc;
+
+use crate::env::{Clock, Entropy};
+use crate::fs::FileSystem;
+
+/// The limits of a keyspace, all of them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The memory that changes not yet in base may take, in bytes; at half of it a part is flushed.
+    pub recent_bytes: usize,
+    /// How many changes not yet in base there may be; at half of it a part is flushed.
+    pub recent_changes: usize,
+    /// redb's page cache, in bytes.
+    pub cache_bytes: usize,
+    /// The size of a log segment, in bytes.
+    pub segment_bytes: u64,
+    /// Commands that may wait; one more is refused with `TooManyRequests`.
+    pub queue_commands: usize,
+    /// Bytes of commands that may wait; beyond it they are refused with `TooManyRequests`.
+    pub queue_bytes: usize,
+    /// What a frame aims at, in bytes.
+    pub batch_bytes: usize,
+    /// Messages that wait on a watch stream, in bytes; above it watches fall back to catching up.
+    pub watch_queue_bytes: usize,
+    /// The bytes of data at which puts and grants are refused with `NoSpace`; `None` means no quota.
+    pub quota_bytes: Option<u64>,
+}
+
+impl Options {
+    /// What the server uses.
+    pub fn standard() -> Options {
+        Options {
+            recent_bytes: 64 << 20,
+            recent_changes: 400_000,
+            cache_bytes: 64 << 20,
+            segment_bytes: 16 << 20,
+            queue_commands: 10_000,
+            queue_bytes: 64 << 20,
+            batch_bytes: 256 << 10,
+            watch_queue_bytes: 1 << 20,
+            quota_bytes: Some(2 << 30),
+        }
+    }
+}
+
+/// What a keyspace stands on.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// The file system.
+    pub fs: Arc<dyn FileSystem>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+}

@@ -1,0 +1,229 @@
+//! Reading: recent parts and base merged into one picture of the keys at a revision.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::{Snapshot, Version};
+use crate::change::{Change, ChangeKind};
+use crate::error::Error;
+use crate::recent::{Part, Scanned};
+use crate::reply::KeyValue;
+use crate::types::{LeaseId, Revision, RevisionPair};
+
+pub(crate) mod counts;
+pub(crate) mod range;
+
+/// Where keys are read from: the newest part, the one being flushed, and base. A version in an earlier one is newer than any in a later one.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources {
+    pub(crate) active: Arc<Part>,
+    pub(crate) frozen: Option<Arc<Part>>,
+    pub(crate) base: Arc<Snapshot>,
+}
+
+/// The newest version of a key at some revision, its value not yet fetched if it lies in base.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    Recent(Arc<Change>),
+    Base(Bytes, RevisionPair, Version),
+}
+
+/// A piece of a range: the versions found, in key order, and the key to go on from.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    pub(crate) found: Vec<Found>,
+    pub(crate) next: Option<Bytes>,
+}
+
+impl Sources {
+    fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// The newest version of `key` at or below `at`, tombstones included.
+    pub(crate) fn get(&self, key: &[u8], at: RevisionPair) -> Result<Option<Found>, Error> {
+        if let Some(change) = self.parts().find_map(|part| part.get(key, at)) {
+            return Ok(Some(Found::Recent(change)));
+        }
+        let stored = self.base.get(key, at)?;
+        Ok(stored.map(|(place, version)| Found::Base(Bytes::copy_from_slice(key), place, version)))
+    }
+
+    /// The key as it is at `at`; `None` if it does not exist there.
+    pub(crate) fn get_live(&self, key: &[u8], at: RevisionPair) -> Result<Option<Found>, Error> {
+        Ok(self.get(key, at)?.filter(|found| !found.is_tombstone()))
+    }
+
+    /// The newest version at or below `at` of each key in [start, end), tombstones included, about `limit` keys of each source.
+    pub(crate) fn scan(&self, start: &[u8], end: Option<&[u8]>, at: RevisionPair, limit: usize) -> Result<Chunk, Error> {
+        let mut merged: BTreeMap<Bytes, Found> = BTreeMap::new();
+        let mut next: Option<Bytes> = None;
+        for part in self.parts() {
+            let Scanned { found, horizon } = part.scan(start, end, at, limit);
+            for change in found {
+                merged.entry(change.key.clone()).or_insert(Found::Recent(change));
+            }
+            next = earlier(next, horizon);
+        }
+        // Base is read up to where the parts reach: beyond, a part may hold something newer.
+        let end = match (&next, end) {
+            (Some(next), _) => Some(next.as_ref()),
+            (None, end) => end,
+        };
+        let (mut visited, mut cut) = (0, None);
+        let mut visit = |key: Bytes, place, version| {
+            if visited == limit {
+                cut = Some(key);
+                return false;
+            }
+            visited += 1;
+            if let Entry::Vacant(slot) = merged.entry(key.clone()) {
+                slot.insert(Found::Base(key, place, version));
+            }
+            true
+        };
+        self.base.scan(start, end, at, &mut visit)?;
+        let next = earlier(next, cut);
+        let found = match &next {
+            Some(next) => merged.into_iter().take_while(|(key, _)| key < next).map(|(_, found)| found).collect(),
+            None => merged.into_values().collect(),
+        };
+        Ok(Chunk { found, next })
+    }
+
+    /// The values of what was found, fetched from `history` in revision order, answered in the order given.
+    pub(crate) fn key_values(&self, found: Vec<Found>) -> Result<Vec<KeyValue>, Error> {
+        let mut far: Vec<(RevisionPair, usize)> = Vec::new();
+        let mut kvs: Vec<KeyValue> = Vec::with_capacity(found.len());
+        for (index, found) in found.iter().enumerate() {
+            if let Some(place) = found.value_in_history() {
+                far.push((place, index));
+            }
+            kvs.push(found.without_value());
+        }
+        far.sort_unstable();
+        for (place, index) in far {
+            if let Some(kv) = kvs.get_mut(index) {
+                kv.value = self.base.value(place)?;
+            }
+        }
+        for (kv, found) in kvs.iter_mut().zip(&found) {
+            if let Some(value) = found.value_at_hand() {
+                kv.value = value;
+            }
+        }
+        Ok(kvs)
+    }
+
+    /// One key with its value.
+    pub(crate) fn key_value(&self, found: &Found) -> Result<KeyValue, Error> {
+        let mut kv = found.without_value();
+        kv.value = match found.value_in_history() {
+            Some(place) => self.base.value(place)?,
+            None => found.value_at_hand().unwrap_or_default(),
+        };
+        Ok(kv)
+    }
+
+    /// The keys attached to a lease after the last change applied, in key order.
+    pub(crate) fn lease_keys(&self, lease: LeaseId) -> Result<Vec<Bytes>, Error> {
+        let mut attached: BTreeMap<Bytes, bool> = BTreeMap::new();
+        for key in self.base.lease_keys(lease)? {
+            attached.insert(key, true);
+        }
+        for part in self.frozen.iter().chain(std::iter::once(&self.active)) {
+            attached.extend(part.lease_keys(lease));
+        }
+        Ok(attached.into_iter().filter(|(_, attached)| *attached).map(|(key, _)| key).collect())
+    }
+
+    /// Changes in order, whole revisions, `from` to `upto`, about `max_bytes`; from base first, then from the parts.
+    pub(crate) fn changes(&self, from: Revision, upto: Revision, max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
+        let flushed = self.base.applied().revision;
+        if from <= flushed {
+            let stored = self.base.changes(from, upto.min(flushed), max_bytes)?;
+            if !stored.is_empty() {
+                return Ok(stored);
+            }
+        }
+        for part in self.frozen.iter().chain(std::iter::once(&self.active)) {
+            let changes = part.changes(from, upto, max_bytes);
+            if !changes.is_empty() {
+                return Ok(changes);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl Found {
+    pub(crate) fn key(&self) -> &Bytes {
+        match self {
+            Found::Recent(change) => &change.key,
+            Found::Base(key, _, _) => key,
+        }
+    }
+
+    pub(crate) fn place(&self) -> RevisionPair {
+        match self {
+            Found::Recent(change) => change.at,
+            Found::Base(_, place, _) => *place,
+        }
+    }
+
+    pub(crate) fn is_tombstone(&self) -> bool {
+        match self {
+            Found::Recent(change) => change.is_tombstone(),
+            Found::Base(_, _, version) => matches!(version, Version::Tombstone),
+        }
+    }
+
+    /// Everything but the value.
+    pub(crate) fn without_value(&self) -> KeyValue {
+        let (create, version, lease) = match self {
+            Found::Recent(change) => match &change.kind {
+                ChangeKind::Put { create, version, lease, .. } => (*create, *version, *lease),
+                ChangeKind::Tombstone => (Revision(0), 0, 0),
+            },
+            Found::Base(_, _, Version::Put { create, version, lease, .. }) => (*create, *version, *lease),
+            Found::Base(_, _, Version::Tombstone) => (Revision(0), 0, 0),
+        };
+        KeyValue {
+            key: self.key().clone(),
+            create_revision: create.0,
+            mod_revision: self.place().main.0,
+            version,
+            value: Bytes::new(),
+            lease,
+        }
+    }
+
+    fn value_in_history(&self) -> Option<RevisionPair> {
+        match self {
+            Found::Base(_, place, Version::Put { inline: None, .. }) => Some(*place),
+            _ => None,
+        }
+    }
+
+    fn value_at_hand(&self) -> Option<Bytes> {
+        match self {
+            Found::Recent(change) => match &change.kind {
+                ChangeKind::Put { value, .. } => Some(value.clone()),
+                ChangeKind::Tombstone => None,
+            },
+            Found::Base(_, _, Version::Put { inline, .. }) => inline.clone(),
+            Found::Base(_, _, Version::Tombstone) => None,
+        }
+    }
+}
+
+/// The earlier of two keys, where none means the end of the range.
+fn earlier(a: Option<Bytes>, b: Option<Bytes>) -> Option<Bytes> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,231 @@
+//! A range request evaluated at one revision: which keys, in which order, how many.
+
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::read::counts::Counts;
+use crate::read::{Found, Sources};
+use crate::reply::{KeyValue, RangeReply};
+use crate::request::{Content, Filters, KeyRange, RangeEnd, RangeRequest, SortOrder, SortTarget};
+use crate::types::{Revision, RevisionPair};
+
+/// Keys looked at in one step of a scan: enough to amortise the seek, few enough to bound memory and lock time.
+const STEP: usize = 1000;
+
+/// A range evaluated against what one reader sees.
+pub(crate) struct RangeReader<'a> {
+    /// Where from.
+    pub(crate) sources: &'a Sources,
+    /// What is above does not exist.
+    pub(crate) at: RevisionPair,
+    /// The store's revision, for the reply.
+    pub(crate) current: Revision,
+    /// Remembered counts; none where the state between two revisions is read.
+    pub(crate) counts: Option<&'a Counts>,
+}
+
+impl RangeReader<'_> {
+    /// Evaluates the request.
+    pub(crate) fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
+        let mut reply = RangeReply { revision: self.current, ..RangeReply::default() };
+        if request.content == Content::CountOnly {
+            reply.count = self.count(&request.range)?;
+            return Ok(reply);
+        }
+        let limit = usize::try_from(request.limit).unwrap_or(0);
+        let wanted = if limit > 0 && limit_comes_first(request) { limit.saturating_add(1) } else { usize::MAX };
+        let (mut found, count) = self.collect(&request.range, wanted)?;
+        reply.count = count;
+        found.retain(|found| passes(&request.filters, found));
+        let kvs = if by_value(request) {
+            let mut kvs = self.sources.key_values(found)?;
+            kvs.sort_by(|a, b| a.value.cmp(&b.value));
+            order(&mut kvs, request.order);
+            reply.more = cut(&mut kvs, limit);
+            kvs
+        } else {
+            sort(&mut found, request);
+            reply.more = cut(&mut found, limit);
+            self.contents(found, request.content)?
+        };
+        reply.kvs = if request.content == Content::KeysOnly { kvs.into_iter().map(stripped).collect() } else { kvs };
+        Ok(reply)
+    }
+
+    /// Every key in the range, without values: for conditions and deletions. `visit` answers false to stop.
+    pub(crate) fn visit(&self, range: &KeyRange, visit: &mut dyn FnMut(Found) -> Result<bool, Error>) -> Result<(), Error> {
+        self.visit_in_steps(range, STEP, visit)
+    }
+
+    fn visit_in_steps(
+        &self,
+        range: &KeyRange,
+        step: usize,
+        visit: &mut dyn FnMut(Found) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let Some((mut start, end)) = bounds(range) else {
+            if let Some(found) = self.single(range)? {
+                visit(found)?;
+            }
+            return Ok(());
+        };
+        loop {
+            let chunk = self.sources.scan(&start, end.as_deref(), self.at, step)?;
+            for found in chunk.found.into_iter().filter(|found| !found.is_tombstone()) {
+                if !visit(found)? {
+                    return Ok(());
+                }
+            }
+            match chunk.next {
+                Some(next) => start = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// At most `wanted` keys, and how many there are in all.
+    fn collect(&self, range: &KeyRange, wanted: usize) -> Result<(Vec<Found>, i64), Error> {
+        let mut found = Vec::new();
+        let step = wanted.saturating_add(1).min(STEP);
+        self.visit_in_steps(range, step, &mut |next| {
+            found.push(next);
+            Ok(found.len() < wanted)
+        })?;
+        let taken = i64::try_from(found.len()).unwrap_or(i64::MAX);
+        if found.len() < wanted {
+            return Ok((found, taken));
+        }
+        let total = self.total(range, &found, taken)?;
+        Ok((found, total))
+    }
+
+    /// The keys in a range of which the first ones were found; the rest after the last but one is remembered for the next page.
+    fn total(&self, range: &KeyRange, found: &[Found], taken: i64) -> Result<i64, Error> {
+        let Some((start, end)) = bounds(range) else { return Ok(taken) };
+        let Some(last) = found.last() else { return Ok(taken) };
+        let known = self.counts.and_then(|counts| counts.recall(&start, end.as_ref(), self.at.main));
+        let total = match known {
+            Some(total) => total,
+            None => taken + self.count_from(following(last.key()), end.as_ref())?,
+        };
+        if let (Some(counts), Some(page_end)) = (self.counts, found.len().checked_sub(2).and_then(|i| found.get(i))) {
+            // The page ends one key before the last found; the next one starts right behind it.
+            counts.remember(following(page_end.key()), end, self.at.main, total - (taken - 1));
+        }
+        Ok(total)
+    }
+
+    fn count(&self, range: &KeyRange) -> Result<i64, Error> {
+        match bounds(range) {
+            None => Ok(i64::from(self.single(range)?.is_some())),
+            Some((start, end)) => match self.counts.and_then(|c| c.recall(&start, end.as_ref(), self.at.main)) {
+                Some(count) => Ok(count),
+                None => {
+                    let count = self.count_from(start.clone(), end.as_ref())?;
+                    if let Some(counts) = self.counts {
+                        counts.remember(start, end, self.at.main, count);
+                    }
+                    Ok(count)
+                }
+            },
+        }
+    }
+
+    fn count_from(&self, mut start: Bytes, end: Option<&Bytes>) -> Result<i64, Error> {
+        let mut count = 0;
+        loop {
+            let chunk = self.sources.scan(&start, end.map(Bytes::as_ref), self.at, STEP)?;
+            let living = chunk.found.iter().filter(|found| !found.is_tombstone()).count();
+            count += i64::try_from(living).unwrap_or(i64::MAX);
+            match chunk.next {
+                Some(next) => start = next,
+                None => return Ok(count),
+            }
+        }
+    }
+
+    fn single(&self, range: &KeyRange) -> Result<Option<Found>, Error> {
+        if range.end != RangeEnd::SingleKey {
+            return Ok(None);
+        }
+        self.sources.get_live(range.start.bytes(), self.at)
+    }
+
+    fn contents(&self, found: Vec<Found>, content: Content) -> Result<Vec<KeyValue>, Error> {
+        match content {
+            Content::Full => self.sources.key_values(found),
+            // The index holds no lease for a reader of keys alone: etcd 3.7 answers 0 here.
+            _ => Ok(found.iter().map(|found| KeyValue { lease: 0, ..found.without_value() }).collect()),
+        }
+    }
+}
+
+/// The range as bounds; `None` if it is a single key or holds none.
+fn bounds(range: &KeyRange) -> Option<(Bytes, Option<Bytes>)> {
+    match &range.end {
+        RangeEnd::SingleKey => None,
+        RangeEnd::Before(_) if range.is_empty() => None,
+        RangeEnd::Before(end) => Some((range.start.bytes().clone(), Some(end.clone()))),
+        RangeEnd::Open => Some((range.start.bytes().clone(), None)),
+    }
+}
+
+/// The first key after `key`.
+fn following(key: &Bytes) -> Bytes {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next.into()
+}
+
+/// etcd applies the limit before it sorts if no order is asked for, whatever the target; and natural order needs no sorting.
+fn limit_comes_first(request: &RangeRequest) -> bool {
+    request.filters == Filters::default() && (request.order == SortOrder::None || natural(request))
+}
+
+fn natural(request: &RangeRequest) -> bool {
+    request.target == SortTarget::Key && request.order != SortOrder::Descend
+}
+
+fn by_value(request: &RangeRequest) -> bool {
+    request.target == SortTarget::Value
+}
+
+fn passes(filters: &Filters, found: &Found) -> bool {
+    let within = |value: i64, min: i64, max: i64| (min == 0 || value >= min) && (max == 0 || value <= max);
+    let kv = found.without_value();
+    within(kv.mod_revision, filters.min_mod_revision, filters.max_mod_revision)
+        && within(kv.create_revision, filters.min_create_revision, filters.max_create_revision)
+}
+
+fn sort(found: &mut [Found], request: &RangeRequest) {
+    if natural(request) {
+        return;
+    }
+    match request.target {
+        SortTarget::Key | SortTarget::Value => {}
+        SortTarget::Version => found.sort_by_cached_key(|found| found.without_value().version),
+        SortTarget::Create => found.sort_by_cached_key(|found| found.without_value().create_revision),
+        SortTarget::Mod => found.sort_by_key(|found| found.place().main),
+    }
+    order(found, request.order);
+}
+
+fn order<T>(sorted: &mut [T], order: SortOrder) {
+    if order == SortOrder::Descend {
+        sorted.reverse();
+    }
+}
+
+/// Cuts to the limit; true if something was cut off.
+fn cut<T>(items: &mut Vec<T>, limit: usize) -> bool {
+    let more = limit > 0 && items.len() > limit;
+    if more {
+        items.truncate(limit);
+    }
+    more
+}
+
+fn stripped(kv: KeyValue) -> KeyValue {
+    KeyValue { value: Bytes::new(), ..kv }
+}

@@ -1,0 +1,120 @@
+//! Catching up: watches that are behind read what is stored, one bounded step at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::change::Change;
+use crate::engine::shared::View;
+use crate::error::Error;
+use crate::types::{Revision, WatchId};
+use crate::watch::hub::{Makers, STEP_BYTES};
+use crate::watch::stream::{StreamInner, Watch, WatchStream};
+use crate::watch::{Event, WatchMessage, WatchSpec};
+
+/// A step: the changes, and the revision up to which they are complete.
+struct Step {
+    changes: Vec<Arc<Change>>,
+    upto: Revision,
+    /// Everything that the hub had delivered was read.
+    complete: bool,
+}
+
+impl WatchStream {
+    /// Reads one bounded chunk of stored changes for the watches that are behind and queues it. May block on the disk.
+    ///
+    /// Errors: what damaged or ended base.
+    pub fn catch_up(&self) -> Result<(), Error> {
+        let reached = self.hub.reached();
+        let view = self.shared.view();
+        self.cut_off(view.compacted);
+        let readers = self.inlet.lock().readers();
+        let Some(from) = readers.values().map(|reader| reader.next).min() else { return Ok(()) };
+        let step = read(&view, from, reached)?;
+        let mut shares = shares(&view, &step, &readers)?;
+        let all = self.hub.lock();
+        let mut inner = self.inlet.lock();
+        let mut rejoined = 0;
+        let mut messages = Vec::new();
+        for (id, watch) in inner.watches.iter_mut().filter(|(_, watch)| watch.behind) {
+            // A watch that came under the same id meanwhile has not been read for.
+            if readers.get(id).is_none_or(|reader| reader.serial != watch.serial) {
+                continue;
+            }
+            if let Some(events) = shares.remove(id).filter(|events| !events.is_empty()) {
+                watch.mark_active();
+                // A later chunk may hold events below the store's revision, so only the last one may carry it.
+                messages.push(WatchMessage::Events { id: *id, revision: step.upto, events });
+            }
+            watch.next = watch.next.max(step.upto.next());
+            if step.complete && watch.next > all.reached {
+                watch.behind = false;
+                rejoined += 1;
+            }
+        }
+        inner.behind -= rejoined;
+        for message in messages {
+            self.inlet.push(&mut inner, message);
+        }
+        Ok(())
+    }
+
+    /// Ends the watches whose next revision is gone.
+    fn cut_off(&self, floor: Revision) {
+        let mut inner = self.inlet.lock();
+        let mut dead = Vec::new();
+        for (id, watch) in &mut inner.watches {
+            if watch.behind && watch.next < floor {
+                (watch.behind, watch.dead) = (false, true);
+                dead.push(*id);
+            }
+        }
+        inner.behind -= dead.len();
+        for id in dead {
+            self.inlet.push(&mut inner, WatchMessage::Compacted { id, floor });
+        }
+    }
+}
+
+/// A watch that takes part in a step.
+struct Reader {
+    serial: u64,
+    next: Revision,
+    spec: WatchSpec,
+}
+
+/// Each watch's events of a step.
+fn shares(
+    view: &View,
+    step: &Step,
+    readers: &HashMap<WatchId, Reader>,
+) -> Result<HashMap<WatchId, Vec<Arc<Event>>>, Error> {
+    let mut shares: HashMap<WatchId, Vec<Arc<Event>>> = HashMap::new();
+    for change in &step.changes {
+        let mut makers = Makers::default();
+        let takes = |reader: &Reader| {
+            change.at.main >= reader.next && reader.spec.range.contains(&change.key) && reader.spec.passes(change)
+        };
+        for (id, reader) in readers.iter().filter(|(_, reader)| takes(reader)) {
+            let event = if reader.spec.prev_kv { makers.with_previous(change, view)? } else { makers.plain(change) };
+            shares.entry(*id).or_default().push(event);
+        }
+    }
+    Ok(shares)
+}
+
+impl StreamInner {
+    fn readers(&self) -> HashMap<WatchId, Reader> {
+        let behind = self.watches.iter().filter(|(_, watch)| watch.behind);
+        let reader = |watch: &Watch| Reader { serial: watch.serial, next: watch.next, spec: watch.spec.clone() };
+        behind.map(|(id, watch)| (*id, reader(watch))).collect()
+    }
+}
+
+fn read(view: &View, from: Revision, reached: Revision) -> Result<Step, Error> {
+    let changes = view.sources.changes(from, reached, STEP_BYTES)?;
+    let last = changes.last().map(|change| change.at.main);
+    Ok(match last {
+        Some(last) if last < reached => Step { changes, upto: last, complete: false },
+        _ => Step { changes, upto: reached, complete: true },
+    })
+}

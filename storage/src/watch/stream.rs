@@ -1,0 +1,334 @@
+//! A stream of watches: its watches, and its bounded queue of messages.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::change::Change;
+use crate::engine::shared::Shared;
+use crate::error::Error;
+use crate::request::KeyRange;
+use crate::types::{Revision, WatchId};
+use crate::watch::hub::Hub;
+use crate::watch::{Event, StartAt, WatchMessage, WatchSpec};
+
+/// One watch of a stream.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) spec: WatchSpec,
+    /// No event below this revision is delivered any more, or ever.
+    pub(super) next: Revision,
+    /// It reads what is stored; the hub passes it over.
+    pub(super) behind: bool,
+    /// What it still had to read is gone: it gets nothing any more, but its id is taken until it is cancelled.
+    pub(super) dead: bool,
+    /// An event was queued since the last tick.
+    active: bool,
+    /// Tells this watch from an earlier one with the same id.
+    pub(super) serial: u64,
+}
+
+/// What the hub sees of a stream.
+#[derive(Debug)]
+pub(super) struct Inlet {
+    pub(super) number: u64,
+    inner: Mutex<StreamInner>,
+    notify: Notify,
+    wake: Condvar,
+    limit_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct StreamInner {
+    pub(super) watches: HashMap<WatchId, Watch>,
+    queue: VecDeque<WatchMessage>,
+    queued_bytes: usize,
+    next_id: i64,
+    /// A progress request that the hub answers when it gets there.
+    pending_progress: Option<Revision>,
+    pub(super) behind: usize,
+    created: u64,
+    ended: bool,
+}
+
+/// Watches that share one ordered stream of messages.
+#[derive(Debug)]
+pub struct WatchStream {
+    pub(super) inlet: Arc<Inlet>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Inlet {
+    pub(super) fn lock(&self) -> MutexGuard<'_, StreamInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        self.notify.notify_one();
+        self.wake.notify_all();
+    }
+
+    /// Queues a message; its reader is woken.
+    pub(super) fn push(&self, inner: &mut StreamInner, message: WatchMessage) {
+        inner.queued_bytes += message.weight();
+        inner.queue.push_back(message);
+        self.wake();
+    }
+
+    /// True if the watch may be delivered to and asks for what the key was before.
+    pub(super) fn wants_previous(&self, id: WatchId) -> bool {
+        self.lock().watches.get(&id).is_some_and(|watch| watch.spec.prev_kv && !watch.behind && !watch.dead)
+    }
+
+    /// Whether the watch takes this change now, and if so whether it wants what the key was before.
+    pub(super) fn takes(&self, id: WatchId, change: &Change) -> Option<bool> {
+        let inner = self.lock();
+        let watch = inner.watches.get(&id)?;
+        let now = !watch.behind && !watch.dead && change.at.main >= watch.next;
+        (now && watch.spec.passes(change)).then_some(watch.spec.prev_kv)
+    }
+
+    /// Queues one revision's events for a watch; if the queue is full the watch falls behind instead.
+    pub(super) fn push_events(&self, id: WatchId, revision: Revision, events: Vec<Arc<Event>>) {
+        let mut inner = self.lock();
+        let message = WatchMessage::Events { id, revision, events };
+        let full = !inner.queue.is_empty() && inner.queued_bytes + message.weight() > self.limit_bytes;
+        if full {
+            inner.fall_behind(id, revision);
+            return self.wake();
+        }
+        if let Some(watch) = inner.watches.get_mut(&id) {
+            watch.active = true;
+        }
+        self.push(&mut inner, message);
+    }
+
+    /// Nothing below `next` was missed so far, but from there on everything has to be read.
+    pub(super) fn all_behind(&self, next: Revision) {
+        let mut inner = self.lock();
+        let ids: Vec<WatchId> = inner.watches.keys().copied().collect();
+        for id in ids {
+            inner.fall_behind(id, next);
+        }
+        self.wake();
+    }
+
+    pub(super) fn settle_progress(&self, reached: Revision) {
+        let mut inner = self.lock();
+        if inner.pending_progress.is_some_and(|wanted| wanted <= reached) {
+            inner.pending_progress = None;
+            self.answer_progress(&mut inner, reached);
+        }
+    }
+
+    fn answer_progress(&self, inner: &mut StreamInner, reached: Revision) {
+        let waiting = |watch: &Watch| watch.behind || !watch.started(reached);
+        if !inner.watches.is_empty() && !inner.watches.values().any(|watch| !watch.dead && waiting(watch)) {
+            self.push(inner, WatchMessage::Progress { id: None, revision: reached });
+        }
+    }
+
+    pub(super) fn end(&self) {
+        let mut inner = self.lock();
+        if !inner.ended {
+            inner.ended = true;
+            self.push(&mut inner, WatchMessage::Ended);
+        }
+    }
+}
+
+impl Watch {
+    /// True once the store has reached the revision that the watch asked to start at, and everything before `next` is queued.
+    fn started(&self, reached: Revision) -> bool {
+        let asked = match self.spec.start {
+            StartAt::Now => 0,
+            StartAt::Revision(start) => start,
+        };
+        asked <= reached.0 && self.next.0 <= reached.0 + 1
+    }
+
+    /// An event was queued: periodic progress pauses for one period.
+    pub(super) fn mark_active(&mut self) {
+        self.active = true;
+    }
+}
+
+impl StreamInner {
+    fn fall_behind(&mut self, id: WatchId, next: Revision) {
+        if let Some(watch) = self.watches.get_mut(&id)
+            && !watch.behind
+            && !watch.dead
+        {
+            watch.behind = true;
+            watch.next = watch.next.max(next);
+            self.behind += 1;
+        }
+    }
+
+    fn free_id(&mut self) -> WatchId {
+        while self.watches.contains_key(&WatchId(self.next_id)) {
+            self.next_id += 1;
+        }
+        let id = WatchId(self.next_id);
+        self.next_id += 1;
+        id
+    }
+}
+
+impl WatchStream {
+    pub(crate) fn open(hub: &Arc<Hub>, shared: &Arc<Shared>) -> WatchStream {
+        let mut all = hub.lock();
+        let number = all.next_stream;
+        all.next_stream += 1;
+        let inlet = Arc::new(Inlet {
+            number,
+            inner: Mutex::default(),
+            notify: Notify::new(),
+            wake: Condvar::new(),
+            limit_bytes: hub.queue_bytes,
+        });
+        all.streams.insert(number, inlet.clone());
+        if all.ended {
+            inlet.end();
+        }
+        drop(all);
+        WatchStream { inlet, hub: hub.clone(), shared: shared.clone() }
+    }
+
+    /// Opens a watch; answered by `Created` or `Refused` on the stream, in the order of the calls.
+    pub fn create(&self, spec: WatchSpec) {
+        let mut all = self.hub.lock();
+        // Read under the hub's lock: nothing above `reached` is delivered between this and the registration.
+        let current = self.shared.head().revision;
+        let mut inner = self.inlet.lock();
+        if let Some(error) = refusal(&spec, &inner) {
+            return self.inlet.push(&mut inner, WatchMessage::Refused { error, revision: current });
+        }
+        let id = spec.id.unwrap_or_else(|| inner.free_id());
+        let next = match spec.start {
+            StartAt::Now | StartAt::Revision(0) => current.next(),
+            StartAt::Revision(start) => Revision(start),
+        };
+        let behind = next <= all.reached;
+        all.register(&spec.range, (self.inlet.number, id));
+        inner.behind += usize::from(behind);
+        inner.created += 1;
+        let serial = inner.created;
+        inner.watches.insert(id, Watch { spec, next, behind, dead: false, active: false, serial });
+        self.inlet.push(&mut inner, WatchMessage::Created { id, revision: current });
+    }
+
+    /// Ends a watch; answered by `Canceled` on the stream; an unknown id is ignored.
+    pub fn cancel(&self, id: WatchId) {
+        let mut all = self.hub.lock();
+        let revision = self.shared.head().revision;
+        let mut inner = self.inlet.lock();
+        if let Some(watch) = inner.watches.remove(&id) {
+            all.unregister(&watch.spec.range, (self.inlet.number, id));
+            inner.behind -= usize::from(watch.behind);
+            self.inlet.push(&mut inner, WatchMessage::Canceled { id, revision });
+        }
+    }
+
+    /// Asks for `Progress { id: None }`; not answered if a watch of the stream is behind or waits for a future revision.
+    pub fn request_progress(&self) {
+        let all = self.hub.lock();
+        let current = self.shared.head().revision;
+        let mut inner = self.inlet.lock();
+        if all.reached >= current {
+            self.inlet.answer_progress(&mut inner, all.reached);
+        } else {
+            inner.pending_progress = Some(current);
+        }
+    }
+
+    /// One period of `progress_notify` is over: each such watch that had no event since the last call and is not behind gets a `Progress`.
+    pub fn tick(&self) {
+        let all = self.hub.lock();
+        let mut inner = self.inlet.lock();
+        let mut due = Vec::new();
+        for (id, watch) in &mut inner.watches {
+            let idle = !std::mem::take(&mut watch.active);
+            if watch.spec.progress_notify && idle && !watch.behind && !watch.dead && watch.started(all.reached) {
+                due.push(*id);
+            }
+        }
+        for id in due {
+            self.inlet.push(&mut inner, WatchMessage::Progress { id: Some(id), revision: all.reached });
+        }
+    }
+
+    /// Takes what is ready, without waiting and without touching the disk. Empty: call `is_behind`.
+    pub fn take(&self) -> Vec<WatchMessage> {
+        let mut inner = self.inlet.lock();
+        inner.queued_bytes = 0;
+        inner.queue.drain(..).collect()
+    }
+
+    /// True if a watch has to catch up from what is stored: call `catch_up`.
+    pub fn is_behind(&self) -> bool {
+        self.inlet.lock().behind > 0
+    }
+
+    /// Waits until `take` has something or `is_behind` is true.
+    pub async fn changed(&self) {
+        loop {
+            let notified = self.inlet.notify.notified();
+            if self.is_ready() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Waits for messages, catching up when needed; blocks the thread. For callers without a runtime.
+    ///
+    /// Errors: what ended the keyspace.
+    pub fn recv(&self) -> Result<Vec<WatchMessage>, Error> {
+        loop {
+            let messages = self.take();
+            if !messages.is_empty() {
+                return Ok(messages);
+            }
+            if self.is_behind() {
+                self.catch_up()?;
+                continue;
+            }
+            let mut inner = self.inlet.lock();
+            while inner.queue.is_empty() && inner.behind == 0 {
+                inner = self.inlet.wake.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let inner = self.inlet.lock();
+        !inner.queue.is_empty() || inner.behind > 0
+    }
+}
+
+impl Drop for WatchStream {
+    fn drop(&mut self) {
+        let mut all = self.hub.lock();
+        all.streams.remove(&self.inlet.number);
+        let watches = std::mem::take(&mut self.inlet.lock().watches);
+        let ranges: Vec<(WatchId, KeyRange)> = watches.into_iter().map(|(id, watch)| (id, watch.spec.range)).collect();
+        for (id, range) in ranges {
+            all.unregister(&range, (self.inlet.number, id));
+        }
+    }
+}
+
+/// What speaks against a watch, in the order in which etcd looks.
+fn refusal(spec: &WatchSpec, inner: &StreamInner) -> Option<Error> {
+    match spec.start {
+        StartAt::Revision(start) if start < 0 => return Some(Error::WatchStartNegative(start)),
+        _ => {}
+    }
+    if spec.range.is_empty() {
+        return Some(Error::WatchRangeEmpty);
+    }
+    spec.id.filter(|id| inner.watches.contains_key(id)).map(Error::WatchIdTaken)
+}
