@@ -1,0 +1,1 @@
+//! Measurements on the real disk, for the numbers in the documentation; ignored unless asked for.
