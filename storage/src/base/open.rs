@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use redb::Database;
+use redb::{Database, ReadableDatabase};
 
 use super::backend::Backend;
 use super::fault::At;
 use super::meta::{Meta, Sums};
-use super::rows::{Rows, TableId};
+use super::rows::{self, Rows, TableId};
 use super::{Base, Snapshot, commit, flush};
 use crate::error::Error;
 use crate::fs::{File, FileSystem, OpenMode};
@@ -58,8 +58,20 @@ pub(super) fn open(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) ->
     if magic != MAGIC {
         return Err(Error::corrupt(&place, "not a file of redb"));
     }
+    check_before_writing(Arc::clone(&file), path)?;
     let (database, backend) = hand_over(file, path, cache_bytes)?;
     base(fs, path, database, backend)
+}
+
+/// redb marks the file when it opens it for writing, and a newer format must not be touched, so the file is looked at
+/// first. Quick repair makes that work after a crash too; where it does not, opening for writing says why.
+fn check_before_writing(file: Arc<dyn File>, path: &Path) -> Result<(), Error> {
+    let backend = Backend::new(file).map_err(|error| Error::io(format!("reading {}", path.display()), &error))?;
+    let Ok(database) = Database::builder().set_cache_size(1 << 20).open_read_only_with_backend(backend) else {
+        return Ok(());
+    };
+    let txn = database.begin_read().at("begin")?;
+    Meta::read(&txn.open_table(rows::META).at("meta")?).map(drop)
 }
 
 fn hand_over(file: Arc<dyn File>, path: &Path, cache_bytes: usize) -> Result<(Database, Backend), Error> {

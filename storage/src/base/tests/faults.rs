@@ -65,7 +65,7 @@ fn a_flush_that_was_reserved_fits() {
     for capacity_mib in 1..40_u64 {
         disk.set_capacity(capacity_mib << 20);
         position += 1;
-        let part = part(position, next - 500, changes(next, 700));
+        let part = part(position, (next - 500).max(-1), changes(next, 700));
         match base.reserve(&part) {
             Ok(()) => {
                 base.flush(&part).unwrap();
