@@ -1,18 +1,42 @@
 //! Base: the store of record in redb, one durable commit per part.
+//!
+//! What a crash leaves: `flush` writes every table and the log position it reaches in one commit, so base is at the end of
+//! the part before or of this one, never between. redb takes a snapshot's pages out of use only when the snapshot is
+//! dropped, so readers never wait for a flush and a flush never for them.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use redb::{Database, ReadTransaction, ReadableDatabase};
 
-use crate::change::Change;
 use crate::error::Error;
 use crate::fs::FileSystem;
 use crate::recent::PartData;
 use crate::request::AlarmKind;
 use crate::tables::{Applied, LeaseRow, WriterRow};
-use crate::types::{LeaseId, MemberId, Revision, RevisionPair};
+use crate::types::{LeaseId, MemberId, Revision};
+
+mod backend;
+mod commit;
+mod compact;
+mod fault;
+mod flush;
+mod layout;
+mod meta;
+mod open;
+mod rows;
+mod scan;
+mod small;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use backend::Backend;
+use fault::At;
+use meta::Meta;
+use rows::TableId;
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,89 +80,130 @@ pub struct FlushReport {
     pub versions_dropped: u64,
 }
 
-/// Bytes of user data and rows in base, kept with every commit.
+/// Bytes of user data in base, kept with every commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of keys and values of the newest version of every living key.
     pub live_bytes: u64,
-    /// Bytes of everything else in `index` and `history`.
+    /// Bytes of keys and values of all other versions, deletions included.
     pub dead_bytes: u64,
 }
 
 /// An open base.
 #[derive(Debug)]
-pub struct Base {}
+pub struct Base {
+    database: Arc<Database>,
+    backend: Backend,
+    /// What the last commit wrote.
+    meta: Mutex<Meta>,
+    fs: Arc<dyn FileSystem>,
+    file: PathBuf,
+}
 
 /// Base at one commit, for reading. Cheap to share; pins pages while it lives.
-#[derive(Debug)]
-pub struct Snapshot {}
+pub struct Snapshot {
+    index: scan::Rows,
+    history: scan::Rows,
+    lease_keys: scan::Rows,
+    txn: ReadTransaction,
+    meta: Meta,
+    /// Dropping a redb database fails its readers, so each keeps it; last, because fields are dropped in order.
+    _database: Arc<Database>,
+}
 
 impl Base {
-    /// Creates base in a new file. Errors: `Io`, `NoSpace`.
-    pub fn create(_fs: &Arc<dyn FileSystem>, _file: &Path, _cache_bytes: usize) -> Result<Base, Error> {
-        unimplemented!("written next")
+    /// Creates base in a new file and makes both durable. A crash in the middle leaves a file that `open` refuses.
+    /// Errors: `NoSpace`; `Io`, also if the file exists.
+    pub fn create(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Base, Error> {
+        open::create(fs, file, cache_bytes)
     }
-    /// Opens base. Errors: `Io`; `Corrupt` for an empty or foreign file.
-    pub fn open(_fs: &Arc<dyn FileSystem>, _file: &Path, _cache_bytes: usize) -> Result<Base, Error> {
-        unimplemented!("written next")
+
+    /// Opens base. Errors: `Corrupt` for a missing, empty, damaged or foreign file; `Io`, also for a newer format.
+    pub fn open(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Base, Error> {
+        open::open(fs, file, cache_bytes)
     }
-    /// Reads the small tables.
+
+    /// Reads the small tables. Errors: `Io`, `Corrupt`.
     pub fn small_tables(&self) -> Result<SmallTables, Error> {
-        unimplemented!("written next")
+        self.snapshot()?.small_tables()
     }
-    /// Base as it is now.
+
+    /// Base as it is now. Errors: `Io`, `Corrupt`.
     pub fn snapshot(&self) -> Result<Arc<Snapshot>, Error> {
-        unimplemented!("written next")
+        Snapshot::new(&self.database).map(Arc::new)
     }
+
     /// Obtains the room that `flush` of this part needs in the worst case. Errors: `NoSpace` with nothing begun; `Io`.
-    pub fn reserve(&self, _part: &PartData) -> Result<(), Error> {
-        unimplemented!("written next")
+    pub fn reserve(&self, part: &PartData) -> Result<(), Error> {
+        open::reserve(&self.fs, &self.file, &self.backend, open::worst_case_bytes(part, &self.backend))
     }
+
     /// Writes a part in one durable commit, with the log position that it reaches, and compacts the keys it touches.
-    pub fn flush(&self, _part: &PartData) -> Result<FlushReport, Error> {
-        unimplemented!("written next")
+    /// Errors, all final: `Io`, after which the part may or may not be in base; `Corrupt`.
+    ///
+    /// # Panics
+    ///
+    /// If the part does not continue what is in base.
+    pub fn flush(&self, part: &PartData) -> Result<FlushReport, Error> {
+        // Held throughout: the numbers that a flush starts from are those of the commit before it.
+        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
+        let (after, report) = commit::durably(&self.database, |txn| flush::write(txn, &meta, part))?;
+        *meta = after;
+        Ok(report)
     }
-    /// Bytes and rows, as of the last commit.
+
+    /// Bytes of user data, as of the last commit.
     pub fn totals(&self) -> Totals {
-        unimplemented!("written next")
+        self.meta.lock().unwrap_or_else(PoisonError::into_inner).totals
     }
-    /// The bytes of disk that the file takes.
+
+    /// The bytes of disk that the file takes; 0 if the file system does not say.
     pub fn size_bytes(&self) -> u64 {
-        unimplemented!("written next")
+        self.backend.allocated_bytes().unwrap_or(0)
+    }
+
+    /// Bytes read from the file since it was opened.
+    pub fn bytes_read(&self) -> u64 {
+        self.backend.bytes_read()
+    }
+
+    /// Bytes written to the file since it was opened.
+    pub fn bytes_written(&self) -> u64 {
+        self.backend.bytes_written()
+    }
+
+    /// Makes all further input and output of this base fail, so that dropping it writes nothing.
+    pub fn halt(&self) {
+        self.backend.halt();
     }
 }
 
 impl Snapshot {
-    /// The newest version of `key` at or below `at`, with its place.
-    pub fn get(&self, _key: &[u8], _at: RevisionPair) -> Result<Option<(RevisionPair, Version)>, Error> {
-        unimplemented!("written next")
+    fn new(database: &Arc<Database>) -> Result<Snapshot, Error> {
+        let txn = database.begin_read().at("begin")?;
+        let open = |id: TableId| txn.open_table(id.definition()).at(id.name());
+        Ok(Snapshot {
+            index: open(TableId::Index)?,
+            history: open(TableId::History)?,
+            lease_keys: open(TableId::LeaseKeys)?,
+            meta: Meta::read(&txn.open_table(rows::META).at("meta")?)?,
+            txn,
+            _database: Arc::clone(database),
+        })
     }
-    /// For each key from `start` on (inclusive) and below `end` (no end if `None`) that has a version at or below `at`: the newest such version,
-    /// tombstones included, in key order. `visit` returns false to stop; the key it stopped at was visited.
-    pub fn scan(
-        &self,
-        _start: &[u8],
-        _end: Option<&[u8]>,
-        _at: RevisionPair,
-        _visit: &mut dyn FnMut(Bytes, RevisionPair, Version) -> bool,
-    ) -> Result<(), Error> {
-        unimplemented!("written next")
+
+    fn open_table(&self, id: TableId) -> Result<scan::Rows, Error> {
+        self.txn.open_table(id.definition()).at(id.name())
     }
-    /// The value that `history` holds at `at`.
-    pub fn value(&self, _at: RevisionPair) -> Result<Bytes, Error> {
-        unimplemented!("written next")
-    }
-    /// The changes from revision `from` on, in order, whole revisions, until about `max_bytes` of keys and values are reached (one revision at
-    /// least if there is one), none above `upto`.
-    pub fn changes(&self, _from: Revision, _upto: Revision, _max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
-        unimplemented!("written next")
-    }
-    /// The keys attached to a lease, in key order.
-    pub fn lease_keys(&self, _lease: LeaseId) -> Result<Vec<Bytes>, Error> {
-        unimplemented!("written next")
-    }
+
     /// How far the log was applied at this commit.
     pub fn applied(&self) -> Applied {
-        unimplemented!("written next")
+        self.meta.applied
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("meta", &self.meta).finish_non_exhaustive()
     }
 }

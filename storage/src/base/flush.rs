@@ -1,0 +1,161 @@
+//! Writes a part into the tables: index rows in key order, history in revision order, and drops what nobody can read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redb::WriteTransaction;
+
+use super::compact::{Brief, InBase, Plan};
+use super::layout;
+use super::meta::{Meta, Sums};
+use super::rows::{Rows, TableId};
+use super::{FlushReport, Totals, small};
+use crate::change::Change;
+use crate::error::Error;
+use crate::recent::PartData;
+use crate::types::{Revision, RevisionPair};
+
+/// Old versions that a flush looks at in base per change of the part, so that its pages stay within what was reserved.
+/// More than one, so that flushes alone keep up with keys that are rewritten all day; the sweep does the rest.
+const DROPS_PER_CHANGE: usize = 2;
+const DROPS_MIN: usize = 1024;
+
+/// The most rows of `index` and `history` together that a flush of this part touches.
+pub(super) fn rows_touched_max(part: &PartData) -> usize {
+    2 * (part.changes.len() + drops_max(part))
+        + part.leases.len()
+        + part.lease_keys.len()
+        + part.marks.len()
+        + small::MARKS_REMOVED_MAX
+}
+
+fn drops_max(part: &PartData) -> usize {
+    DROPS_PER_CHANGE * part.changes.len() + DROPS_MIN
+}
+
+/// Writes all of a part but the commit. Returns what `meta` says from then on.
+pub(super) fn write(txn: &WriteTransaction, before: &Meta, part: &PartData) -> Result<(Meta, FlushReport), Error> {
+    assert_continues(before, part);
+    let mut meta = Meta { applied: part.applied, ..*before };
+    let report = write_versions(txn, &mut meta.sums, &mut meta.totals, part)?;
+    small::write(txn, &mut meta.sums, part)?;
+    meta.write(txn)?;
+    Ok((meta, report))
+}
+
+/// A part continues what is in base, and names each change twice: by key and in order.
+fn assert_continues(before: &Meta, part: &PartData) {
+    let (old, new) = (&before.applied, &part.applied);
+    assert!(new.position >= old.position, "a part ends at {}, base is at {}", new.position, old.position);
+    assert!(new.compacted >= old.compacted, "the compacted revision goes back");
+    if let Some(first) = part.changes.first() {
+        assert!(first.at.main > old.revision, "a change at {}, base is at {}", first.at.main, old.revision);
+    }
+    let by_key: usize = part.keys.values().map(Vec::len).sum();
+    assert_eq!(by_key, part.changes.len(), "changes by key and in order");
+}
+
+fn write_versions(
+    txn: &WriteTransaction,
+    sums: &mut Sums,
+    totals: &mut Totals,
+    part: &PartData,
+) -> Result<FlushReport, Error> {
+    let mut work = Work {
+        index: Rows::open(txn, TableId::Index, sums)?,
+        totals: *totals,
+        compacted: part.applied.compacted,
+        drops_left: drops_max(part),
+        removed: Vec::new(),
+        skipped: Vec::new(),
+        report: FlushReport::default(),
+    };
+    for (key, changes) in &part.keys {
+        work.write_key(key, changes)?;
+    }
+    let Work { index, totals: after, removed, skipped, report, .. } = work;
+    *totals = after;
+    index.close(sums);
+    write_history(Rows::open(txn, TableId::History, sums)?, sums, part, removed, skipped)?;
+    Ok(report)
+}
+
+/// Removals from low to high, then appends: neighbours share pages.
+fn write_history(
+    mut history: Rows<'_>,
+    sums: &mut Sums,
+    part: &PartData,
+    mut removed: Vec<RevisionPair>,
+    mut skipped: Vec<RevisionPair>,
+) -> Result<(), Error> {
+    removed.sort_unstable();
+    skipped.sort_unstable();
+    for at in removed {
+        history.remove_known(&layout::history_key(at))?;
+    }
+    for change in &part.changes {
+        if skipped.binary_search(&change.at).is_err() {
+            let place = layout::history_key(change.at);
+            history.put(&place, &layout::history_row(&place, change))?;
+        }
+    }
+    history.close(sums);
+    Ok(())
+}
+
+/// What goes from key to key.
+struct Work<'t> {
+    index: Rows<'t>,
+    totals: Totals,
+    compacted: Revision,
+    drops_left: usize,
+    /// Places in `history` of versions that left base.
+    removed: Vec<RevisionPair>,
+    /// Versions of the part that never get there.
+    skipped: Vec<RevisionPair>,
+    report: FlushReport,
+}
+
+impl Work<'_> {
+    fn write_key(&mut self, key: &Bytes, changes: &[Arc<Change>]) -> Result<(), Error> {
+        let prefix = layout::key_prefix(key);
+        let base = InBase::find(&self.index.table, &prefix, self.compacted, self.drops_left)?;
+        let briefs: Vec<Brief> = changes.iter().map(|change| Brief::of(change)).collect();
+        let plan = Plan::new(&briefs, &base, self.compacted);
+        self.count(key, base.newest, briefs.last().copied(), &plan);
+
+        // Newest first is the order of the table.
+        for change in changes.iter().rev() {
+            if plan.write.binary_search_by_key(&change.at, |version| version.at).is_ok() {
+                let place = layout::index_key(&prefix, change.at);
+                self.index.put(&place, &layout::index_row(&place, change))?;
+            }
+        }
+        for version in &plan.remove {
+            self.index.remove_known(&layout::index_key(&prefix, version.at))?;
+        }
+        self.drops_left = self.drops_left.saturating_sub(plan.remove.len());
+        self.removed.extend(plan.remove.iter().map(|version| version.at));
+        self.skipped.extend(plan.skip.iter().map(|version| version.at));
+        Ok(())
+    }
+
+    /// Live is the newest put of each key; the newest version of a part's key is in the part.
+    fn count(&mut self, key: &Bytes, old: Option<Brief>, new: Option<Brief>, plan: &Plan) {
+        let bytes = |version: &Brief| key.len() as u64 + version.value_bytes;
+        let Totals { live_bytes: live, dead_bytes: dead } = &mut self.totals;
+        if let Some(old) = old.filter(|old| !old.tombstone) {
+            *live = live.saturating_sub(bytes(&old));
+            *dead += bytes(&old);
+        }
+        for version in &plan.write {
+            let newest = new.is_some_and(|new| new.at == version.at);
+            *if newest && !version.tombstone { &mut *live } else { &mut *dead } += bytes(version);
+        }
+        for version in &plan.remove {
+            *dead = dead.saturating_sub(bytes(version));
+        }
+        self.report.rows_written += plan.write.len() as u64;
+        self.report.versions_dropped += (plan.skip.len() + plan.remove.len()) as u64;
+    }
+}

@@ -1,0 +1,306 @@
+//! The byte layout of every row in base, in one place.
+//!
+//! Every row value begins with a CRC-32 over the row's key and the payload behind it:
+//!
+//! ```text
+//! row value      crc u32 · payload
+//!
+//! index key      user key with 0x00 → 0x00 0xFF · 0x00 0x01 · !main i64 · !sub i64     (newest version first)
+//! index payload  0 | 1 · create · version · lease · value | 2 · create · version · lease · value length
+//!                tombstone | value inline                | value in history            (numbers are varints)
+//! history key    main i64 · sub i64
+//! history payload  kind as in index · key length varint · key · value, if kind is 2
+//! leases         id i64                  → ttl i64 · remaining_ms i64 · since_ms u64 · renewed_at_ms u64
+//! lease_keys     id i64 · user key       → nothing
+//! alarms         member u64 · kind u8    → nothing
+//! writers        member u64              → generation u64 · writer u64 · number u64
+//! marks          milliseconds u64        → revision i64
+//! meta           a name                  → see `meta.rs`
+//! ```
+//!
+//! Fixed-width numbers are big-endian, so that the order of bytes is the order of numbers; inverting a revision puts the
+//! newest first. The escape makes every key's rows one run: no encoded key is a prefix of another. The index row repeats the
+//! length of a value in history, so that totals are kept without fetching it.
+
+use bytes::Bytes;
+
+use super::Version;
+use crate::change::{Change, ChangeKind};
+use crate::error::Error;
+use crate::types::{Revision, RevisionPair};
+
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub(super) use reader::Reader;
+
+/// The format this release writes; it reads this one and older ones.
+pub(super) const FORMAT: u32 = 1;
+
+/// Values up to this size lie in `index`, larger ones in `history`. Not part of the format: each row says where its value is.
+pub(super) const INLINE_MAX_BYTES: usize = 64;
+
+const TOMBSTONE: u8 = 0;
+const INLINE: u8 = 1;
+const IN_HISTORY: u8 = 2;
+
+const END: [u8; 2] = [0x00, 0x01];
+const AFTER_END: u8 = 0x02;
+const PAIR_BYTES: usize = 16;
+
+/// Where a put's value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored<'a> {
+    /// In the index row.
+    Inline(&'a [u8]),
+    /// In `history`, this many bytes.
+    History(u64),
+}
+
+/// A row of `index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IndexRow<'a> {
+    Tombstone,
+    Put { create: Revision, version: i64, lease: i64, value: Stored<'a> },
+}
+
+impl IndexRow<'_> {
+    /// The length of the value; 0 for a tombstone.
+    pub(super) fn value_len(&self) -> u64 {
+        match self {
+            IndexRow::Tombstone => 0,
+            IndexRow::Put { value: Stored::Inline(value), .. } => value.len() as u64,
+            IndexRow::Put { value: Stored::History(len), .. } => *len,
+        }
+    }
+
+    pub(super) fn is_tombstone(&self) -> bool {
+        matches!(self, IndexRow::Tombstone)
+    }
+
+    /// The version that readers get, with a copy of an inline value.
+    pub(super) fn to_version(self) -> Version {
+        match self {
+            IndexRow::Tombstone => Version::Tombstone,
+            IndexRow::Put { create, version, lease, value } => {
+                let inline = match value {
+                    Stored::Inline(value) => Some(Bytes::copy_from_slice(value)),
+                    Stored::History(_) => None,
+                };
+                Version::Put { create, version, lease, inline }
+            }
+        }
+    }
+}
+
+/// What a row of `history` says about the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HistoryValue<'a> {
+    Tombstone,
+    InIndex,
+    Here(&'a [u8]),
+}
+
+/// A row of `history`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HistoryRow<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) value: HistoryValue<'a>,
+}
+
+/// The escaped key with its end: what all index rows of the key begin with, and nothing else does.
+pub(super) fn key_prefix(key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + END.len() + PAIR_BYTES);
+    for &byte in key {
+        out.push(byte);
+        if byte == 0 {
+            out.push(0xFF);
+        }
+    }
+    out.extend_from_slice(&END);
+    out
+}
+
+/// Above every row of the key with this prefix, below every row of the next key.
+pub(super) fn after_key(prefix: &[u8]) -> Vec<u8> {
+    let mut out = prefix.to_vec();
+    out.pop();
+    out.push(AFTER_END);
+    out
+}
+
+/// The index row of the key with this prefix at `at`.
+pub(super) fn index_key(prefix: &[u8], at: RevisionPair) -> Vec<u8> {
+    let mut out = Vec::with_capacity(prefix.len() + PAIR_BYTES);
+    out.extend_from_slice(prefix);
+    out.extend_from_slice(&(!at.main.0).to_be_bytes());
+    out.extend_from_slice(&(!at.sub).to_be_bytes());
+    out
+}
+
+/// An index key's prefix and revision.
+pub(super) fn split_index_key(key: &[u8]) -> Result<(&[u8], RevisionPair), Error> {
+    let damaged = || Error::corrupt("index", format!("key {} has no revision", Hex(key)));
+    let (prefix, pair) = key.split_last_chunk::<PAIR_BYTES>().ok_or_else(damaged)?;
+    let mut reader = Reader::new("index", pair);
+    let at = RevisionPair { main: Revision(!reader.i64()?), sub: !reader.i64()? };
+    if prefix.ends_with(&END) && at.main.0 >= 0 && at.sub >= 0 { Ok((prefix, at)) } else { Err(damaged()) }
+}
+
+/// The user key behind a prefix.
+pub(super) fn unescape(prefix: &[u8]) -> Result<Bytes, Error> {
+    let damaged = || Error::corrupt("index", format!("key {} is not escaped", Hex(prefix)));
+    let mut rest = prefix.strip_suffix(&END).ok_or_else(damaged)?;
+    if !rest.contains(&0) {
+        return Ok(Bytes::copy_from_slice(rest));
+    }
+    let mut key = Vec::with_capacity(rest.len());
+    while let Some((&byte, tail)) = rest.split_first() {
+        key.push(byte);
+        rest = if byte == 0 { tail.strip_prefix(&[0xFF]).ok_or_else(damaged)? } else { tail };
+    }
+    Ok(Bytes::from(key))
+}
+
+/// The history key of a change.
+pub(super) fn history_key(at: RevisionPair) -> [u8; PAIR_BYTES] {
+    let mut out = [0; PAIR_BYTES];
+    let (main, sub) = out.split_at_mut(PAIR_BYTES / 2);
+    main.copy_from_slice(&at.main.0.to_be_bytes());
+    sub.copy_from_slice(&at.sub.to_be_bytes());
+    out
+}
+
+/// The change a history key names.
+pub(super) fn read_history_key(key: &[u8]) -> Result<RevisionPair, Error> {
+    let mut reader = Reader::new("history", key);
+    let at = RevisionPair { main: Revision(reader.i64()?), sub: reader.i64()? };
+    reader.end()?;
+    Ok(at)
+}
+
+/// The index row of a change.
+pub(super) fn index_row(key: &[u8], change: &Change) -> Vec<u8> {
+    match &change.kind {
+        ChangeKind::Tombstone => seal(key, |out| out.push(TOMBSTONE)),
+        ChangeKind::Put { create, version, lease, value } => seal(key, |out| {
+            let inline = value.len() <= INLINE_MAX_BYTES;
+            out.push(if inline { INLINE } else { IN_HISTORY });
+            push_varint(out, create.0.cast_unsigned());
+            push_varint(out, version.cast_unsigned());
+            push_varint(out, lease.cast_unsigned());
+            if inline {
+                out.extend_from_slice(value);
+            } else {
+                push_varint(out, value.len() as u64);
+            }
+        }),
+    }
+}
+
+/// Checks and reads an index row.
+pub(super) fn read_index_row<'a>(key: &[u8], row: &'a [u8]) -> Result<IndexRow<'a>, Error> {
+    let mut reader = unseal("index", key, row)?;
+    let kind = reader.u8()?;
+    if kind == TOMBSTONE {
+        reader.end()?;
+        return Ok(IndexRow::Tombstone);
+    }
+    let create = Revision(reader.varint()?.cast_signed());
+    let version = reader.varint()?.cast_signed();
+    let lease = reader.varint()?.cast_signed();
+    let value = match kind {
+        INLINE => Stored::Inline(reader.rest()),
+        IN_HISTORY => Stored::History(reader.varint()?),
+        other => return Err(Error::corrupt("index", format!("unknown kind {other}"))),
+    };
+    reader.end()?;
+    Ok(IndexRow::Put { create, version, lease, value })
+}
+
+/// The history row of a change.
+pub(super) fn history_row(key: &[u8], change: &Change) -> Vec<u8> {
+    seal(key, |out| {
+        let (kind, value) = match &change.kind {
+            ChangeKind::Tombstone => (TOMBSTONE, &[][..]),
+            ChangeKind::Put { value, .. } if value.len() <= INLINE_MAX_BYTES => (INLINE, &[][..]),
+            ChangeKind::Put { value, .. } => (IN_HISTORY, value.as_ref()),
+        };
+        out.push(kind);
+        push_varint(out, change.key.len() as u64);
+        out.extend_from_slice(&change.key);
+        out.extend_from_slice(value);
+    })
+}
+
+/// Checks and reads a history row.
+pub(super) fn read_history_row<'a>(key: &[u8], row: &'a [u8]) -> Result<HistoryRow<'a>, Error> {
+    let mut reader = unseal("history", key, row)?;
+    let kind = reader.u8()?;
+    let len = reader.varint()?;
+    let key = reader.take(len)?;
+    let value = match kind {
+        TOMBSTONE => HistoryValue::Tombstone,
+        INLINE => HistoryValue::InIndex,
+        IN_HISTORY => HistoryValue::Here(reader.rest()),
+        other => return Err(Error::corrupt("history", format!("unknown kind {other}"))),
+    };
+    reader.end()?;
+    Ok(HistoryRow { key, value })
+}
+
+/// A row value: what `fill` writes, behind the checksum of it and the key.
+pub(super) fn seal(key: &[u8], fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut row = vec![0; 4];
+    fill(&mut row);
+    if let Some((head, payload)) = row.split_first_chunk_mut::<4>() {
+        *head = checksum(key, payload).to_be_bytes();
+    }
+    row
+}
+
+/// A row's payload, once its checksum is known to be right.
+pub(super) fn unseal<'a>(table: &'static str, key: &[u8], row: &'a [u8]) -> Result<Reader<'a>, Error> {
+    match row.split_first_chunk::<4>() {
+        Some((head, payload)) if u32::from_be_bytes(*head) == checksum(key, payload) => Ok(Reader::new(table, payload)),
+        Some(_) => Err(Error::corrupt(table, format!("row {} does not match its checksum", Hex(key)))),
+        None => Err(Error::corrupt(table, format!("row {} has {} bytes", Hex(key), row.len()))),
+    }
+}
+
+/// A row that another row speaks of is not there.
+pub(super) fn missing(table: &'static str, key: &[u8]) -> Error {
+    Error::corrupt(table, format!("row {} is missing", Hex(key)))
+}
+
+/// The checksum that a row carries, unchecked: what a table's sum adds up.
+pub(super) fn carried_checksum(row: &[u8]) -> u64 {
+    row.first_chunk::<4>().map_or(0, |head| u64::from(u32::from_be_bytes(*head)))
+}
+
+fn checksum(key: &[u8], payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key);
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+fn push_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push((number & 0x7F) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push((number & 0x7F) as u8);
+}
+
+/// The first bytes of a key, for a message.
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const SHOWN: usize = 64;
+        self.0.iter().take(SHOWN).try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        if self.0.len() > SHOWN { write!(f, "… ({} bytes)", self.0.len()) } else { Ok(()) }
+    }
+}

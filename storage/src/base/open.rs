@@ -1,0 +1,126 @@
+//! Creates and opens base, and obtains room for a flush before it begins.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use redb::{Database, ReadableDatabase};
+
+use super::backend::Backend;
+use super::fault::At;
+use super::meta::{Meta, Sums};
+use super::rows::{self, Rows, TableId};
+use super::{Base, Snapshot, commit, flush};
+use crate::error::Error;
+use crate::fs::{File, FileSystem, OpenMode};
+use crate::recent::PartData;
+
+/// What every redb file begins with.
+const MAGIC: [u8; 9] = *b"redb\x1A\x0A\xA9\x0D\x0A";
+
+/// A page of redb.
+const PAGE_BYTES: u64 = 4096;
+/// Pages that a row costs in the worst case: its leaf, and its share of the branches above and of redb's own tables.
+const PAGES_PER_ROW: u64 = 2;
+/// What a commit writes whatever it holds: the header, the state of the allocator, first pages of tables.
+const COMMIT_BYTES: u64 = 1 << 20;
+
+pub(super) fn create(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Base, Error> {
+    let name = path.display();
+    let file = fs.open(path, OpenMode::CreateNew).map_err(|error| no_room(format!("creating {name}"), &error))?;
+    let (database, backend) = hand_over(file, path, cache_bytes)?;
+    commit::durably(&database, |txn| {
+        for id in TableId::ALL {
+            Rows::open(txn, id, &Sums::default())?;
+        }
+        Meta::NEW.write(txn)
+    })?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    fs.sync_dir(directory).map_err(|error| Error::io(format!("syncing {}", directory.display()), &error))?;
+    base(fs, path, database, backend)
+}
+
+/// redb initialises an empty file when it is asked to open it. Lost data must not look like a fresh start, so what is
+/// not redb's is refused before redb sees it.
+pub(super) fn open(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Base, Error> {
+    let place = path.display().to_string();
+    let file = fs.open(path, OpenMode::ReadWrite).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::corrupt(&place, "the file is missing"),
+        _ => Error::io(format!("opening {place}"), &error),
+    })?;
+    let reading = |error| Error::io(format!("reading {place}"), &error);
+    let len = file.len().map_err(reading)?;
+    if len < PAGE_BYTES {
+        return Err(Error::corrupt(&place, format!("the file has {len} bytes")));
+    }
+    let mut magic = [0; MAGIC.len()];
+    file.read_at(0, &mut magic).map_err(reading)?;
+    if magic != MAGIC {
+        return Err(Error::corrupt(&place, "not a file of redb"));
+    }
+    check_before_writing(Arc::clone(&file), path)?;
+    let (database, backend) = hand_over(file, path, cache_bytes)?;
+    base(fs, path, database, backend)
+}
+
+/// redb marks the file when it opens it for writing, and a newer format must not be touched, so the file is looked at
+/// first. Quick repair makes that work after a crash too; where it does not, opening for writing says why.
+fn check_before_writing(file: Arc<dyn File>, path: &Path) -> Result<(), Error> {
+    let backend = Backend::new(file).map_err(|error| Error::io(format!("reading {}", path.display()), &error))?;
+    let Ok(database) = Database::builder().set_cache_size(1 << 20).open_read_only_with_backend(backend) else {
+        return Ok(());
+    };
+    let txn = database.begin_read().at("begin")?;
+    Meta::read(&txn.open_table(rows::META).at("meta")?).map(drop)
+}
+
+fn hand_over(file: Arc<dyn File>, path: &Path, cache_bytes: usize) -> Result<(Database, Backend), Error> {
+    let doing = format!("opening {}", path.display());
+    let backend = Backend::new(file).map_err(|error| Error::io(&doing, &error))?;
+    let database = Database::builder().set_cache_size(cache_bytes).create_with_backend(backend.clone()).at(&doing)?;
+    Ok((database, backend))
+}
+
+fn base(fs: &Arc<dyn FileSystem>, path: &Path, database: Database, backend: Backend) -> Result<Base, Error> {
+    let database = Arc::new(database);
+    let opened = Snapshot::new(&database);
+    if opened.is_err() {
+        // Nothing of a base that is refused is touched, not even by the commit that redb makes when it is dropped.
+        backend.halt();
+    }
+    let meta = Mutex::new(opened?.meta);
+    Ok(Base { database, backend, meta, fs: Arc::clone(fs), file: path.to_owned() })
+}
+
+/// Each row touched rewrites its page and the path to it, but a commit can rewrite each page in use once only; the data
+/// itself comes on top, twice because pages split half full.
+pub(super) fn worst_case_bytes(part: &PartData, backend: &Backend) -> u64 {
+    let rows = flush::rows_touched_max(part) as u64;
+    let data: u64 = part.changes.iter().map(|change| change.weight() as u64).sum();
+    let rewritten = (rows * PAGES_PER_ROW * PAGE_BYTES).min(backend.written_to());
+    rewritten + 2 * data + COMMIT_BYTES
+}
+
+/// Blocks within the file are allocated now. What redb would have to grow the file for cannot be, because redb takes the
+/// length for its own, so the volume is asked whether it has that much; the blocks follow as redb writes.
+pub(super) fn reserve(
+    fs: &Arc<dyn FileSystem>,
+    path: &Path,
+    backend: &Backend,
+    worst_bytes: u64,
+) -> Result<(), Error> {
+    let doing = || format!("reserving room for {}", path.display());
+    let beyond = backend.reserve(worst_bytes).map_err(|error| no_room(doing(), &error))?;
+    if beyond == 0 {
+        return Ok(());
+    }
+    let free = fs.free_bytes(path).map_err(|error| Error::io(doing(), &error))?;
+    if free < beyond { Err(Error::NoSpace) } else { Ok(()) }
+}
+
+fn no_room(doing: String, error: &std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoSpace,
+        _ => Error::io(doing, error),
+    }
+}

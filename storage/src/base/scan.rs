@@ -1,0 +1,198 @@
+//! Reads of base: the newest version at or below a revision, for one key, for a range, and changes in order.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use redb::{Range, ReadOnlyTable};
+
+use super::fault::At;
+use super::layout::{self, HistoryRow, HistoryValue, IndexRow, Stored};
+use super::{Snapshot, Version};
+use crate::change::{Change, ChangeKind};
+use crate::error::Error;
+use crate::types::{LeaseId, Revision, RevisionPair};
+
+/// Rows of one key that a scan steps over before it seeks instead. A seek costs about as much as twenty steps, so this
+/// few keep the worst case near that of seeking at once and spare keys with a handful of versions the seek.
+pub(super) const SEEK_AFTER_ROWS: usize = 8;
+
+pub(super) type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+impl Snapshot {
+    /// The newest version of `key` at or below `at`, with its place. Errors: `Io`, `Corrupt`.
+    pub fn get(&self, key: &[u8], at: RevisionPair) -> Result<Option<(RevisionPair, Version)>, Error> {
+        let prefix = layout::key_prefix(key);
+        let start = layout::index_key(&prefix, at);
+        let end = layout::after_key(&prefix);
+        let mut rows = self.index.range::<&[u8]>(start.as_slice()..end.as_slice()).at("index")?;
+        let Some(row) = rows.next() else { return Ok(None) };
+        let (key, value) = row.at("index")?;
+        let (_, at) = layout::split_index_key(key.value())?;
+        let row = layout::read_index_row(key.value(), value.value())?;
+        Ok(Some((at, row.to_version())))
+    }
+
+    /// For each key from `start` on (inclusive) and below `end` (no end if `None`) that has a version at or below `at`: the
+    /// newest such version, tombstones included, in key order. `visit` returns false to stop; the key it stopped at was
+    /// visited. Errors: `Io`, `Corrupt`, at the first row concerned.
+    pub fn scan(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        at: RevisionPair,
+        visit: &mut dyn FnMut(Bytes, RevisionPair, Version) -> bool,
+    ) -> Result<(), Error> {
+        if end.is_some_and(|end| end <= start) {
+            return Ok(());
+        }
+        let end = end.map(layout::key_prefix);
+        let mut rows = self.index_rows(&layout::key_prefix(start), end.as_deref())?;
+        let mut run = Run::default();
+        while let Some(row) = rows.next() {
+            let (key, value) = row.at("index")?;
+            let (prefix, found) = layout::split_index_key(key.value())?;
+            run.enter(prefix);
+            if !run.answered && found <= at {
+                run.answered = true;
+                let row = layout::read_index_row(key.value(), value.value())?;
+                if !visit(layout::unescape(prefix)?, found, row.to_version()) {
+                    return Ok(());
+                }
+            } else if run.step() {
+                let next =
+                    if run.answered { layout::after_key(prefix) } else { layout::index_key(prefix, at) };
+                rows = self.index_rows(&next, end.as_deref())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn index_rows(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Range<'static, &'static [u8], &'static [u8]>, Error> {
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        self.index.range::<&[u8]>((Bound::Included(start), end)).at("index")
+    }
+
+    /// The value of the put at `at`, wherever it lies. Errors: `Io`; `Corrupt`, also if there is none.
+    pub fn value(&self, at: RevisionPair) -> Result<Bytes, Error> {
+        let place = layout::history_key(at);
+        let row = self.history.get(place.as_slice()).at("history")?;
+        let row = row.ok_or_else(|| layout::missing("history", &place))?;
+        let HistoryRow { key, value } = layout::read_history_row(&place, row.value())?;
+        match value {
+            HistoryValue::Here(value) => Ok(Bytes::copy_from_slice(value)),
+            HistoryValue::Tombstone => Err(Error::corrupt("history", "a deletion where a put was expected")),
+            HistoryValue::InIndex => match self.change(key, at, value)?.kind {
+                ChangeKind::Put { value, .. } => Ok(value),
+                ChangeKind::Tombstone => Err(disagree(at)),
+            },
+        }
+    }
+
+    /// The values of the puts at these places, in the order asked for, fetched in the order in which they lie on disk.
+    /// Errors: as `value`.
+    pub fn values(&self, places: &[RevisionPair]) -> Result<Vec<Bytes>, Error> {
+        let mut order: Vec<(usize, RevisionPair)> = places.iter().copied().enumerate().collect();
+        order.sort_unstable_by_key(|(_, at)| *at);
+        let mut found = Vec::with_capacity(places.len());
+        for (asked, at) in order {
+            found.push((asked, self.value(at)?));
+        }
+        found.sort_unstable_by_key(|(asked, _)| *asked);
+        Ok(found.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// The changes from revision `from` on, in order, whole revisions, until about `max_bytes` of keys and values are
+    /// reached (one revision at least if there is one), none above `upto`. Errors: `Io`, `Corrupt`.
+    pub fn changes(&self, from: Revision, upto: Revision, max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
+        let mut changes: Vec<Arc<Change>> = Vec::new();
+        if from > upto {
+            return Ok(changes);
+        }
+        let start = layout::history_key(RevisionPair { main: from, sub: 0 });
+        let end = layout::history_key(RevisionPair::last_of(upto));
+        let mut bytes = 0;
+        for row in self.history.range::<&[u8]>(start.as_slice()..=end.as_slice()).at("history")? {
+            let (place, row) = row.at("history")?;
+            let at = layout::read_history_key(place.value())?;
+            if bytes >= max_bytes && changes.last().is_some_and(|last| last.at.main != at.main) {
+                break;
+            }
+            let HistoryRow { key, value } = layout::read_history_row(place.value(), row.value())?;
+            let change = self.change(key, at, value)?;
+            bytes += row.value().len();
+            if let ChangeKind::Put { value, .. } = &change.kind {
+                bytes += value.len().min(layout::INLINE_MAX_BYTES);
+            }
+            changes.push(Arc::new(change));
+        }
+        Ok(changes)
+    }
+
+    /// Joins a history row with its index row, which has the numbers.
+    fn change(&self, key: &[u8], at: RevisionPair, stored: HistoryValue<'_>) -> Result<Change, Error> {
+        let place = layout::index_key(&layout::key_prefix(key), at);
+        let row = self.index.get(place.as_slice()).at("index")?;
+        let row = row.ok_or_else(|| layout::missing("index", &place))?;
+        let kind = match (layout::read_index_row(&place, row.value())?, stored) {
+            (IndexRow::Tombstone, HistoryValue::Tombstone) => ChangeKind::Tombstone,
+            (IndexRow::Put { create, version, lease, value }, stored) => {
+                let value = match (value, stored) {
+                    (Stored::Inline(value), HistoryValue::InIndex) => value,
+                    (Stored::History(len), HistoryValue::Here(value)) if len == value.len() as u64 => value,
+                    _ => return Err(disagree(at)),
+                };
+                ChangeKind::Put { create, version, lease, value: Bytes::copy_from_slice(value) }
+            }
+            _ => return Err(disagree(at)),
+        };
+        Ok(Change { key: Bytes::copy_from_slice(key), at, kind })
+    }
+
+    /// The keys attached to a lease, in key order. Errors: `Io`, `Corrupt`.
+    pub fn lease_keys(&self, lease: LeaseId) -> Result<Vec<Bytes>, Error> {
+        let prefix = lease.0.to_be_bytes();
+        let mut keys = Vec::new();
+        for row in self.lease_keys.range::<&[u8]>(prefix.as_slice()..).at("lease_keys")? {
+            let (key, row) = row.at("lease_keys")?;
+            let Some(user_key) = key.value().strip_prefix(&prefix) else { break };
+            layout::unseal("lease_keys", key.value(), row.value())?.end()?;
+            keys.push(Bytes::copy_from_slice(user_key));
+        }
+        Ok(keys)
+    }
+}
+
+/// The rows of one key that a scan has met.
+#[derive(Default)]
+struct Run {
+    prefix: Vec<u8>,
+    stepped: usize,
+    answered: bool,
+}
+
+impl Run {
+    /// Notices where the next key begins.
+    fn enter(&mut self, prefix: &[u8]) {
+        if self.prefix != prefix {
+            self.prefix.clear();
+            self.prefix.extend_from_slice(prefix);
+            self.stepped = 0;
+            self.answered = false;
+        }
+    }
+
+    /// Counts a row stepped over; true if it is time to seek.
+    fn step(&mut self) -> bool {
+        self.stepped = (self.stepped + 1) % SEEK_AFTER_ROWS;
+        self.stepped == 0
+    }
+}
+
+fn disagree(at: RevisionPair) -> Error {
+    Error::corrupt("history", format!("index and history disagree at revision {}, change {}", at.main, at.sub))
+}

@@ -1,0 +1,93 @@
+//! A full walk over base that compares every row with its checksum, every table with its totals, and index with history.
+
+use redb::ReadableTable;
+
+use super::fault::At;
+use super::layout::{self, HistoryValue, IndexRow, Stored};
+use super::meta::Sum;
+use super::rows::TableId;
+use super::{Snapshot, Totals};
+use crate::error::Error;
+use crate::types::RevisionPair;
+
+impl Snapshot {
+    /// Walks everything. A bit flipped within the tree makes rows vanish without an error; the counts and sums in `meta`
+    /// notice. Cost: the whole file once, and one look into `history` per row of `index`. Errors: `Corrupt`, `Io`.
+    pub fn verify(&self) -> Result<(), Error> {
+        for table in TableId::ALL {
+            let mut sum = Sum::default();
+            self.each_row(table, |key, row| {
+                layout::unseal(table.name(), key, row)?;
+                sum.add(row);
+                Ok(())
+            })?;
+            expect_equal(table.name(), "rows and their sum", &sum, &self.meta.sums.of(table))?;
+        }
+        let (indexed, stored) = (self.meta.sums.of(TableId::Index).rows, self.meta.sums.of(TableId::History).rows);
+        expect_equal("history", "rows as in index", &stored, &indexed)?;
+        expect_equal("index", "totals", &self.walk_index()?, &self.meta.totals)
+    }
+
+    /// Each index row has its history row, and no two share one; with equal counts, no history row is left over.
+    fn walk_index(&self) -> Result<Totals, Error> {
+        let mut totals = Totals::default();
+        let mut last = Vec::new();
+        self.each_row(TableId::Index, |key, row| {
+            let (prefix, at) = layout::split_index_key(key)?;
+            let row = layout::read_index_row(key, row)?;
+            let user_key = layout::unescape(prefix)?;
+            self.check_history(&user_key, at, &row)?;
+            let newest = last != prefix;
+            let live = newest && !row.is_tombstone();
+            *if live { &mut totals.live_bytes } else { &mut totals.dead_bytes } +=
+                user_key.len() as u64 + row.value_len();
+            if newest {
+                prefix.clone_into(&mut last);
+            }
+            Ok(())
+        })?;
+        Ok(totals)
+    }
+
+    fn check_history(&self, user_key: &[u8], at: RevisionPair, row: &IndexRow<'_>) -> Result<(), Error> {
+        let place = layout::history_key(at);
+        let stored = self.history.get(place.as_slice()).at("history")?;
+        let stored = stored.ok_or_else(|| layout::missing("history", &place))?;
+        let stored = layout::read_history_row(&place, stored.value())?;
+        let fits = match (row, stored.value) {
+            (IndexRow::Tombstone, HistoryValue::Tombstone) => true,
+            (IndexRow::Put { value: Stored::Inline(_), .. }, HistoryValue::InIndex) => true,
+            (IndexRow::Put { value: Stored::History(len), .. }, HistoryValue::Here(value)) => {
+                *len == value.len() as u64
+            }
+            _ => false,
+        };
+        expect_equal("history", "the row's key", &stored.key, &user_key)?;
+        expect_equal("history", "a row that fits its index row", &fits, &true)
+    }
+
+    /// Every row of a table, in key order, stopping at the first error.
+    pub(super) fn each_row(
+        &self,
+        table: TableId,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for row in self.open_table(table)?.iter().at(table.name())? {
+            let (key, row) = row.at(table.name())?;
+            visit(key.value(), row.value())?;
+        }
+        Ok(())
+    }
+}
+
+fn expect_equal<T: PartialEq + std::fmt::Debug>(
+    table: &'static str,
+    what: &str,
+    found: &T,
+    expected: &T,
+) -> Result<(), Error> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::corrupt(table, format!("{what}: found {found:?}, expected {expected:?}")))
+}
