@@ -5,6 +5,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+mod real;
+pub mod sim;
+#[cfg(test)]
+mod tests;
+
+pub use real::RealFs;
+pub use sim::SimFs;
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
@@ -32,7 +40,7 @@ pub trait HeldLock: Send + Sync + Debug {}
 
 /// A file system: real in production, simulated in tests.
 pub trait FileSystem: Send + Sync + Debug + 'static {
-    /// Creates a directory and its parents, mode 0700.
+    /// Creates a directory and the parents that are missing, mode 0700; durable on return.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, sorted.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;

@@ -7,6 +7,7 @@ use crate::log::frame::FrameBuffer;
 use crate::types::{Digest, LogId, Position};
 
 pub mod frame;
+mod frame_decode;
 
 /// Why a frame was not appended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,114 @@
+//! Open files and held locks of a simulated disk.
+
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use crate::fs::sim::fault::{self, FaultKind, Op};
+use crate::fs::sim::node::Node;
+use crate::fs::sim::state::{NodeRef, State, locked};
+use crate::fs::{File, HeldLock};
+
+#[derive(Debug)]
+pub(super) struct SimFile {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) node: NodeRef,
+    /// The name it was opened by, for counts and faults.
+    pub(super) path: PathBuf,
+    pub(super) writable: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct SimLock {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) path: PathBuf,
+}
+
+impl HeldLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        locked(&self.state).locks.remove(&self.path);
+    }
+}
+
+impl SimFile {
+    /// Runs a change under both locks, after its fault and its room were looked at.
+    fn change(&self, op: Op, offset: u64, len: u64, apply: impl FnOnce(&mut Node)) -> io::Result<()> {
+        let mut state = locked(&self.state);
+        state.begin(op, &self.path, 0)?;
+        self.writable()?;
+        self.require_room(&state, offset, len)?;
+        apply(&mut locked(&self.node));
+        Ok(())
+    }
+
+    fn require_room(&self, state: &State, offset: u64, len: u64) -> io::Result<()> {
+        let missing = locked(&self.node).live().bytes_missing(offset, len);
+        // Most writes need none, and adding up every file is not free.
+        if missing == 0 || state.capacity == u64::MAX || missing <= state.free_bytes() {
+            return Ok(());
+        }
+        Err(fault::no_space())
+    }
+
+    fn writable(&self) -> io::Result<()> {
+        if self.writable { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
+    }
+}
+
+impl File for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        locked(&self.state).begin(Op::Metadata, &self.path, 0)?;
+        Ok(locked(&self.node).live().len)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        locked(&self.state).begin(Op::Read, &self.path, buffer.len() as u64)?;
+        let node = locked(&self.node);
+        if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > node.live().len) {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        node.live().read(offset, buffer);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let len = data.len() as u64;
+        let mut state = locked(&self.state);
+        let met = state.begin(Op::Write, &self.path, len)?;
+        self.writable()?;
+        self.require_room(&state, offset, len)?;
+        if met == Some(FaultKind::Partial) {
+            let taken = usize::try_from(state.random.below(len + 1)).unwrap_or(0);
+            locked(&self.node).write(offset, data.get(..taken).unwrap_or(data));
+            return Err(fault::error_of(FaultKind::Partial));
+        }
+        locked(&self.node).write(offset, data);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(Op::SetLen, 0, 0, |node| node.set_len(len))
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.change(Op::Allocate, offset, len, |node| node.allocate(offset, len))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = locked(&self.state);
+        let met = state.begin(Op::Sync, &self.path, 0)?;
+        if met == Some(FaultKind::Partial) {
+            locked(&self.node).lose_part(&mut state.random);
+            return Err(fault::error_of(FaultKind::Partial));
+        }
+        locked(&self.node).sync();
+        Ok(())
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        locked(&self.state).begin(Op::Metadata, &self.path, 0)?;
+        Ok(locked(&self.node).live().allocated_bytes())
+    }
+}
