@@ -216,7 +216,7 @@ fn decode(bytes: &[u8], file: &Path) -> Result<(Identity, u32), Error> {
 }
 
 fn invent(entropy: &dyn Entropy) -> Identity {
-    let mut number = || loop {
+    let number = || loop {
         let number = entropy.next_u64();
         if number != 0 {
             return number;

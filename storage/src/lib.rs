@@ -1,4 +1,61 @@
 //! A durable, versioned keyspace: log first, redb behind.
+//!
+//! One global revision orders all changes. A reply means durable: the change is in the log, and the log is on the disk. Every key
+//! carries the revision that created it, the revision of its last change and its version; history can be read, watched and
+//! compacted. No socket, no runtime: the caller brings a file system, a clock and randomness.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use storage::fs::RealFs;
+//! use storage::{
+//!     At, ChangeKind, Environment, Error, Key, KeyRange, Keyspace, Options, Put, PutLease, PutValue, RangeRequest, StartAt,
+//!     SystemClock, SystemEntropy, WatchMessage, WatchSpec,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
+//! let environment =
+//!     Environment { fs: Arc::new(RealFs), clock: Arc::new(SystemClock::new()), entropy: Arc::new(SystemEntropy) };
+//! let keyspace = Keyspace::open(&dir.path().join("data"), Options::standard(), environment)?;
+//!
+//! // Write; the reply means that it is on the disk.
+//! let key = Key::new("colour")?;
+//! let put = |value: &'static str| Put {
+//!     key: key.clone(),
+//!     value: PutValue::Set(value.into()),
+//!     lease: PutLease::Detach,
+//!     prev_kv: false,
+//! };
+//! let red = keyspace.put(put("red")).wait()?.revision;
+//! let blue = keyspace.put(put("blue")).wait()?.revision;
+//! assert_eq!((red.0, blue.0), (2, 3));
+//!
+//! // Read now, and at an old revision.
+//! let now = RangeRequest::new(KeyRange::single(key.clone()));
+//! let then = RangeRequest { at: At::Revision(red.0), ..now.clone() };
+//! assert_eq!(keyspace.range(&now)?.kvs[0].value, "blue");
+//! assert_eq!(keyspace.range(&then)?.kvs[0].value, "red");
+//!
+//! // Watch from the past.
+//! let stream = keyspace.watch_stream();
+//! stream.create(WatchSpec { start: StartAt::Revision(red.0), ..WatchSpec::new(KeyRange::all()) });
+//! let mut seen = Vec::new();
+//! while seen.len() < 2 {
+//!     for message in stream.recv()? {
+//!         if let WatchMessage::Events { events, .. } = message {
+//!             seen.extend(events.iter().map(|event| event.change.clone()));
+//!         }
+//!     }
+//! }
+//! assert!(matches!(&seen[1].kind, ChangeKind::Put { value, version: 2, .. } if value == "blue"));
+//!
+//! // Compact: what lies below is gone for readers.
+//! keyspace.compact(blue.0).wait()?;
+//! assert_eq!(keyspace.range(&then), Err(Error::Compacted { asked: 2, floor: 3 }));
+//! keyspace.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod apply;
 mod base;

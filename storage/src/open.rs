@@ -13,8 +13,7 @@ use crate::engine::queue::Queue;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::{Directory, Identity};
-use crate::log::Log;
-use crate::log::local::LocalLog;
+use crate::log::{LocalLog, Log};
 use crate::options::{Environment, Options};
 use crate::read::Sources;
 use crate::recent::Part;
@@ -51,13 +50,13 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
     let mut directory = Directory::open(&environment.fs, path, environment.entropy.as_ref())?;
     let (fs, id, created) = (&environment.fs, directory.identity.log, directory.fresh);
     let (log, base) = if created {
-        let log = LocalLog::create(fs, &directory.log(), id, options.segment_bytes)?;
+        let log = LocalLog::create(fs.clone(), &directory.log(), id, options.segment_bytes)?;
         let base = Base::create(fs, &directory.base(), options.cache_bytes)?;
         directory.complete()?;
         (log, base)
     } else {
         // The log is read first: if it is damaged, base has not been touched.
-        let log = LocalLog::open(fs, &directory.log(), id, options.segment_bytes)?;
+        let log = LocalLog::open(fs.clone(), &directory.log(), id, options.segment_bytes)?;
         (log, Base::open(fs, &directory.base(), options.cache_bytes)?)
     };
     let log_bytes_read = log.bytes_read();

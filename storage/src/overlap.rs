@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
-use storage::{DeleteRange, Error, Op, RangeEnd, Txn};
+use crate::error::Error;
+use crate::request::{DeleteRange, Op, RangeEnd, Txn};
 
 /// Checks both branches. Errors: `DuplicateKey`.
 pub(crate) fn check(txn: &Txn) -> Result<(), Error> {
@@ -112,7 +113,7 @@ impl Intervals {
 
     /// The interval that begins last, up to a bound.
     fn last_from(&self, upto: Bound<&Bytes>) -> Option<(Bytes, Bytes)> {
-        let (start, end) = self.0.range((Bound::Unbounded, upto)).next_back()?;
+        let (start, end) = self.0.range::<Bytes, _>((Bound::Unbounded, upto)).next_back()?;
         Some((start.clone(), end.clone()))
     }
 
@@ -125,7 +126,7 @@ impl Intervals {
         if keys.len() <= self.0.len() {
             return keys.iter().any(|key| self.contains(key));
         }
-        self.0.iter().any(|(start, end)| keys.range(start..end).next().is_some())
+        self.0.iter().any(|(start, end)| keys.range::<Bytes, _>(start..end).next().is_some())
     }
 
     fn merge(&mut self, mut other: Intervals) {
@@ -144,7 +145,7 @@ fn successor(key: &Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use storage::{Key, KeyRange, Put, PutLease, PutValue, RangeRequest};
+    use crate::{Key, KeyRange, Put, PutLease, PutValue, RangeRequest};
 
     fn key(name: &'static str) -> Key {
         Key::new(name.as_bytes()).expect("not empty")

@@ -13,30 +13,30 @@ use crate::types::{LeaseId, MemberId, Revision, RevisionPair};
 
 /// What one part of `recent` holds: changes since the part before it, of every table.
 #[derive(Debug, Default)]
-pub struct PartData {
+pub(crate) struct PartData {
     /// Per key its changes, oldest first.
-    pub keys: BTreeMap<Bytes, Vec<Arc<Change>>>,
+    pub(crate) keys: BTreeMap<Bytes, Vec<Arc<Change>>>,
     /// All changes, in order.
-    pub changes: Vec<Arc<Change>>,
+    pub(crate) changes: Vec<Arc<Change>>,
     /// Leases granted or altered (`Some`) and gone (`None`).
-    pub leases: BTreeMap<LeaseId, Option<LeaseRow>>,
+    pub(crate) leases: BTreeMap<LeaseId, Option<LeaseRow>>,
     /// Keys attached to (`true`) and detached from (`false`) a lease.
-    pub lease_keys: BTreeMap<(LeaseId, Bytes), bool>,
+    pub(crate) lease_keys: BTreeMap<(LeaseId, Bytes), bool>,
     /// Alarms raised (`true`) and cleared (`false`).
-    pub alarms: BTreeMap<(MemberId, AlarmKind), bool>,
+    pub(crate) alarms: BTreeMap<(MemberId, AlarmKind), bool>,
     /// Writers' last frames.
-    pub writers: BTreeMap<MemberId, WriterRow>,
+    pub(crate) writers: BTreeMap<MemberId, WriterRow>,
     /// Wall-clock milliseconds to revision.
-    pub marks: BTreeMap<u64, Revision>,
+    pub(crate) marks: BTreeMap<u64, Revision>,
     /// How far the log was applied when the part was frozen.
-    pub applied: Applied,
+    pub(crate) applied: Applied,
     /// The memory that the part takes, in bytes.
-    pub weight: usize,
+    pub(crate) weight: usize,
 }
 
 impl PartData {
     /// Adds a change, which must be newer than all before it.
-    pub fn push(&mut self, change: Change) {
+    pub(crate) fn push(&mut self, change: Change) {
         debug_assert!(self.changes.last().is_none_or(|last| last.at < change.at), "changes come in order");
         let change = Arc::new(change);
         self.weight += change.weight();
@@ -45,13 +45,13 @@ impl PartData {
     }
 
     /// Records a lease, or that it is gone.
-    pub fn set_lease(&mut self, id: LeaseId, row: Option<LeaseRow>) {
+    pub(crate) fn set_lease(&mut self, id: LeaseId, row: Option<LeaseRow>) {
         self.weight += SMALL_ROW;
         self.leases.insert(id, row);
     }
 
     /// Records that a key is attached to a lease or detached from it.
-    pub fn set_lease_key(&mut self, id: LeaseId, key: &Bytes, attached: bool) {
+    pub(crate) fn set_lease_key(&mut self, id: LeaseId, key: &Bytes, attached: bool) {
         self.weight += SMALL_ROW + key.len();
         self.lease_keys.insert((id, key.clone()), attached);
     }

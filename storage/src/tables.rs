@@ -4,39 +4,39 @@ use crate::types::{Digest, Position, Revision, WriterId};
 
 /// A lease as the log knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseRow {
+pub(crate) struct LeaseRow {
     /// The TTL granted, in seconds.
-    pub ttl: i64,
+    pub(crate) ttl: i64,
     /// Milliseconds left at `since_ms`.
-    pub remaining_ms: i64,
+    pub(crate) remaining_ms: i64,
     /// Frame time of the grant, of the last logged renewal, or of the last start.
-    pub since_ms: u64,
+    pub(crate) since_ms: u64,
     /// Frame time of the last logged renewal since the last start; 0 if there was none.
-    pub renewed_at_ms: u64,
+    pub(crate) renewed_at_ms: u64,
 }
 
 /// A member's last frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriterRow {
+pub(crate) struct WriterRow {
     /// The process, counted per member.
-    pub generation: u64,
+    pub(crate) generation: u64,
     /// Its random name.
-    pub writer: WriterId,
+    pub(crate) writer: WriterId,
     /// The number of its last frame.
-    pub number: u64,
+    pub(crate) number: u64,
 }
 
 /// How far the log was applied, and the numbers of the state there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub(crate) struct Applied {
     /// The last frame applied; 0 if none.
-    pub position: Position,
+    pub(crate) position: Position,
     /// The digest there.
-    pub digest: Digest,
+    pub(crate) digest: Digest,
     /// The current revision.
-    pub revision: Revision,
+    pub(crate) revision: Revision,
     /// The compacted revision; -1 if nothing was ever compacted.
-    pub compacted: Revision,
+    pub(crate) compacted: Revision,
     /// The largest frame time seen, in milliseconds since 1970.
-    pub time_ms: u64,
+    pub(crate) time_ms: u64,
 }

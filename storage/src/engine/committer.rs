@@ -118,7 +118,8 @@ impl Committer {
             return Ok(());
         }
         let expiries: Vec<Command> = due.iter().map(|due| Command::LeaseExpire(due.id, due.renewed_at_ms)).collect();
-        let mut frame = FrameBuffer::new(&self.header());
+        let header = self.header();
+        let mut frame = FrameBuffer::new(&header);
         for queued in &commands {
             frame.push(queued.encoded.kind, |buffer| buffer.extend_from_slice(&queued.encoded.payload));
         }
@@ -127,7 +128,7 @@ impl Committer {
             frame.push(encoded.kind, |buffer| buffer.extend_from_slice(&encoded.payload));
         }
         let mut batch = Batch { commands, expiries, outcomes: None };
-        match self.append(&mut frame, &mut batch) {
+        match self.append(&header, &mut frame, &mut batch) {
             Ok(()) => {}
             Err(Refused::Full) => {
                 self.shared.lessor.put_back(due);
@@ -157,14 +158,13 @@ impl Committer {
 
     /// Appends the frame and applies it, together with whatever the log holds before it. A crash before the append returns loses
     /// the frame or not, and nobody was told; after it, the frame is applied again at the next start.
-    fn append(&mut self, frame: &mut FrameBuffer, batch: &mut Batch) -> Result<(), Refused> {
+    fn append(&mut self, header: &FrameHeader, frame: &mut FrameBuffer, batch: &mut Batch) -> Result<(), Refused> {
         for _ in 0..ATTEMPTS {
             match self.log.append(frame, self.state.applied.digest) {
                 Ok(position) if position == self.state.applied.position.next() => {
                     let digest = self.state.applied.digest.chain(frame.bytes());
-                    let header = frame.header();
                     let commands: Vec<Command> = batch.take_commands();
-                    self.apply(&Incoming { header: &header, position, digest, commands: &commands }, batch)?;
+                    self.apply(&Incoming { header, position, digest, commands: &commands }, batch)?;
                     return Ok(());
                 }
                 Ok(_) | Err(AppendError::Unknown) => {

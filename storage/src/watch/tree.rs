@@ -89,7 +89,8 @@ impl<T: PartialEq> RangeTree<T> {
                 self.nodes.len() - 1
             }
         };
-        let (below, above) = self.split(self.root.take(), &start, &end);
+        let root = self.root.take();
+        let (below, above) = self.split(root, &start, &end);
         let left = self.merge(below, Some(fresh));
         self.root = self.merge(left, above);
     }
