@@ -1,5 +1,6 @@
 //! The keyspace: open it, write, read at a revision, watch, compact, close.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,12 +29,11 @@ use crate::watch::WatchStream;
 use crate::watch::hub::Hub;
 
 /// An open keyspace; clones share it. When the last one is dropped without `close`, it stops at once and loses nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Keyspace {
     pub(crate) inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hub: Arc<Hub>,
@@ -45,7 +45,6 @@ pub(crate) struct Inner {
 }
 
 /// What `close` gives up.
-#[derive(Debug)]
 struct Held {
     threads: Threads,
     directory: Directory,
@@ -272,6 +271,13 @@ impl Keyspace {
             shared.queue.push(Queued { command: alarm, encoded, reply: None })?;
         }
         Err(Error::NoSpace)
+    }
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (identity, revision) = (self.inner.identity, self.revision());
+        f.debug_struct("Keyspace").field("identity", &identity).field("revision", &revision).finish_non_exhaustive()
     }
 }
 

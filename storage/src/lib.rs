@@ -78,6 +78,8 @@ mod recent;
 mod reply;
 mod request;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod types;
 mod watch;
 

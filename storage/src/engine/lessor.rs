@@ -198,7 +198,10 @@ impl Inner {
         let Some(timer) = self.leases.get_mut(&id) else { return };
         let waiting = timer.expiring.take().unwrap_or_default();
         let deadline = timer.deadline.max(now);
-        waiting.into_iter().for_each(|sender| drop(sender.send(true)));
+        for sender in waiting {
+            // Nobody may be waiting any more.
+            let _ = sender.send(true);
+        }
         self.set_deadline(id, deadline);
     }
 }
@@ -209,7 +212,10 @@ impl Timer {
     }
 
     fn answer(self, lives: bool) {
-        self.expiring.into_iter().flatten().for_each(|sender| drop(sender.send(lives)));
+        for sender in self.expiring.into_iter().flatten() {
+            // Nobody may be waiting any more.
+            let _ = sender.send(lives);
+        }
     }
 }
 

@@ -1,0 +1,155 @@
+//! Watches: bounded queues, falling behind and rejoining, progress, compaction.
+
+use super::*;
+
+fn spec(name: &str) -> WatchSpec {
+    WatchSpec::new(KeyRange::single(key(name)))
+}
+
+/// Reads until `done` says so, and answers everything that came.
+fn read_until(stream: &WatchStream, mut done: impl FnMut(&WatchMessage) -> bool) -> Vec<WatchMessage> {
+    let mut all: Vec<WatchMessage> = Vec::new();
+    loop {
+        for message in stream.recv().unwrap() {
+            let last = done(&message);
+            all.push(message);
+            if last {
+                return all;
+            }
+        }
+    }
+}
+
+fn revisions(messages: &[WatchMessage]) -> Vec<i64> {
+    let events = messages.iter().filter_map(|message| match message {
+        WatchMessage::Events { events, .. } => Some(events.iter().map(|event| event.change.at.main.0)),
+        _ => None,
+    });
+    events.flatten().collect()
+}
+
+#[test]
+fn a_watch_that_nobody_reads_falls_behind_and_still_gets_everything_once() {
+    let machine = Machine::new(1);
+    let keyspace = machine.open().unwrap();
+    let stream = keyspace.watch_stream();
+    stream.create(WatchSpec { prev_kv: true, ..spec("a") });
+    let other = keyspace.watch_stream();
+    other.create(spec("b"));
+    for n in 0..500 {
+        keyspace.put(put("a", vec![n as u8; 300])).wait().unwrap();
+    }
+    let last = keyspace.put(put("b", "1")).wait().unwrap().revision;
+    // The other stream is not held up by the one that nobody reads.
+    let quick = read_until(&other, |message| matches!(message, WatchMessage::Events { .. }));
+    assert_eq!(revisions(&quick), [last.0]);
+    assert!(stream.is_behind(), "500 events of 300 bytes fit a queue of 16 KiB");
+    let mut count = 0;
+    let messages = read_until(&stream, |message| {
+        if let WatchMessage::Events { events, .. } = message {
+            count += events.len();
+        }
+        count == 500
+    });
+    assert_eq!(revisions(&messages), (2..502).collect::<Vec<_>>());
+    let with_previous = messages.iter().filter_map(|message| match message {
+        WatchMessage::Events { events, .. } => Some(events.iter().filter(|event| event.prev.is_some()).count()),
+        _ => None,
+    });
+    assert_eq!(with_previous.sum::<usize>(), 499);
+    // It has rejoined: the next event comes without catching up.
+    while stream.is_behind() {
+        stream.catch_up().unwrap();
+    }
+    let next = keyspace.put(put("a", "next")).wait().unwrap().revision;
+    assert_eq!(revisions(&read_until(&stream, |message| matches!(message, WatchMessage::Events { .. }))), [next.0]);
+}
+
+#[test]
+fn a_watch_overtaken_by_compaction_is_ended_with_the_floor() {
+    let machine = Machine::new(1);
+    let keyspace = machine.open().unwrap();
+    for n in 0..10 {
+        keyspace.put(put("a", format!("{n}"))).wait().unwrap();
+    }
+    let stream = keyspace.watch_stream();
+    stream.create(WatchSpec { start: StartAt::Revision(3), ..spec("a") });
+    keyspace.compact(8).wait().unwrap();
+    let messages = read_until(&stream, |message| matches!(message, WatchMessage::Compacted { .. }));
+    assert!(matches!(messages.last(), Some(WatchMessage::Compacted { floor: Revision(8), .. })), "{messages:?}");
+    // The id is taken until the watch is cancelled.
+    stream.create(WatchSpec { id: Some(WatchId(0)), ..spec("a") });
+    stream.cancel(WatchId(0));
+    let messages = read_until(&stream, |message| matches!(message, WatchMessage::Canceled { .. }));
+    assert!(matches!(&messages[..], [WatchMessage::Refused { error: Error::WatchIdTaken(_), .. }, WatchMessage::Canceled { .. }]));
+    // From the floor on everything is there.
+    stream.create(WatchSpec { start: StartAt::Revision(8), ..spec("a") });
+    let messages = read_until(&stream, |message| matches!(message, WatchMessage::Events { .. }));
+    assert_eq!(revisions(&messages), [8, 9, 10, 11]);
+}
+
+#[test]
+fn a_watch_in_the_future_is_silent_until_then_and_holds_back_progress() {
+    let machine = Machine::new(1);
+    let keyspace = machine.open().unwrap();
+    let stream = keyspace.watch_stream();
+    stream.create(WatchSpec { start: StartAt::Revision(5), ..spec("a") });
+    stream.request_progress();
+    for n in 2..=6 {
+        assert_eq!(keyspace.put(put("a", format!("{n}"))).wait().unwrap().revision, Revision(n));
+    }
+    let mut seen = 0;
+    let messages = read_until(&stream, |message| {
+        seen += usize::from(matches!(message, WatchMessage::Events { .. }));
+        seen == 2
+    });
+    assert_eq!(revisions(&messages), [5, 6]);
+    assert!(!messages.iter().any(|message| matches!(message, WatchMessage::Progress { .. })), "{messages:?}");
+    stream.request_progress();
+    let messages = read_until(&stream, |message| matches!(message, WatchMessage::Progress { .. }));
+    assert!(matches!(messages.last(), Some(WatchMessage::Progress { id: None, revision: Revision(6) })));
+}
+
+#[test]
+fn periodic_progress_pauses_after_an_event() {
+    let machine = Machine::new(1);
+    let keyspace = machine.open().unwrap();
+    let stream = keyspace.watch_stream();
+    stream.create(WatchSpec { progress_notify: true, ..spec("a") });
+    keyspace.put(put("a", "1")).wait().unwrap();
+    read_until(&stream, |message| matches!(message, WatchMessage::Events { .. }));
+    stream.tick();
+    assert!(stream.take().is_empty());
+    stream.tick();
+    assert!(matches!(stream.take()[..], [WatchMessage::Progress { id: Some(WatchId(0)), revision: Revision(2) }]));
+}
+
+#[test]
+fn all_changes_of_a_transaction_come_in_one_message_in_order() {
+    let machine = Machine::new(1);
+    let keyspace = machine.open().unwrap();
+    let stream = keyspace.watch_stream();
+    stream.create(WatchSpec::new(KeyRange::all()));
+    let from = DeleteRange { range: KeyRange { start: key("a"), end: RangeEnd::Open }, prev_kv: false };
+    let success = vec![Op::Put(put("z", "1")), Op::Put(put("a", "1")), Op::DeleteRange(from)];
+    keyspace.txn(Txn { success, ..Txn::default() }).wait().unwrap();
+    let messages = read_until(&stream, |message| matches!(message, WatchMessage::Events { .. }));
+    let Some(WatchMessage::Events { events, .. }) = messages.last() else { panic!("no events") };
+    let places: Vec<_> = events.iter().map(|event| (event.change.key.clone(), event.change.is_tombstone(), event.change.at.sub)).collect();
+    assert_eq!(
+        places,
+        [(Bytes::from("z"), false, 0), (Bytes::from("a"), false, 1), (Bytes::from("a"), true, 2), (Bytes::from("z"), true, 3)]
+    );
+}
+
+#[test]
+fn closing_ends_every_stream() {
+    let machine = Machine::new(1);
+    let keyspace = machine.open().unwrap();
+    let stream = keyspace.watch_stream();
+    stream.create(spec("a"));
+    keyspace.close().unwrap();
+    let messages = read_until(&stream, |message| matches!(message, WatchMessage::Ended));
+    assert!(matches!(messages[..], [WatchMessage::Created { .. }, WatchMessage::Ended]));
+    assert_eq!(keyspace.put(put("a", "1")).wait(), Err(Error::Stopped));
+}
