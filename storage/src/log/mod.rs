@@ -8,6 +8,14 @@ use crate::types::{Digest, LogId, Position};
 
 pub mod frame;
 mod frame_decode;
+mod local;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+pub use local::{LocalLog, Recovery};
+pub use memory::{MemoryLog, Trick};
+
 
 /// Why a frame was not appended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Open files and held locks of a simulated disk.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,6 @@ use crate::fs::sim::node::Node;
 use crate::fs::sim::state::{NodeRef, State, locked};
 use crate::fs::{File, HeldLock};
 
-#[derive(Debug)]
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) node: NodeRef,
@@ -18,10 +18,21 @@ pub(super) struct SimFile {
     pub(super) writable: bool,
 }
 
-#[derive(Debug)]
 pub(super) struct SimLock {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) path: PathBuf,
+}
+
+impl fmt::Debug for SimFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimFile({})", self.path.display())
+    }
+}
+
+impl fmt::Debug for SimLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimLock({})", self.path.display())
+    }
 }
 
 impl HeldLock for SimLock {}

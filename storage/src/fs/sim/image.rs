@@ -1,6 +1,7 @@
 //! A file's bytes: sparse pages, shared until they are written.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 /// The bytes of a page, the unit of allocation.
@@ -13,10 +14,16 @@ type Page = Arc<[u8; PAGE_LEN]>;
 static ZERO: LazyLock<Page> = LazyLock::new(|| Arc::new([0; PAGE_LEN]));
 
 /// A length and the pages that take room; a page that is absent is a hole.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Image {
     pub(super) len: u64,
     pages: BTreeMap<u64, Page>,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes in {} pages", self.len, self.pages.len())
+    }
 }
 
 impl Image {

@@ -1,0 +1,307 @@
+//! The log on this machine's disk: write-ahead segment files in one directory.
+
+mod recover;
+mod sectors;
+mod segment;
+mod tail;
+mod window;
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::fs::FileSystem;
+use crate::log::frame::{FrameBuffer, MAX_FRAME_LEN};
+use crate::log::local::recover::place;
+use crate::log::local::segment::{FRAMES_AT, Header, NoSegment, Segment, error_at};
+use crate::log::local::window::Window;
+use crate::log::{AppendError, Log, StoredFrame};
+use crate::types::{Digest, LogId, Position};
+
+pub use recover::Recovery;
+
+/// Write-ahead files. One frame is in flight at a time: `append` returns after its sync.
+///
+/// An error of anything that was begun is final: whether the disk took it cannot be known, and a second sync would prove
+/// nothing. From then on every call returns that error; the next start finds out what is there.
+#[derive(Debug)]
+pub struct LocalLog {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    id: LogId,
+    segment_bytes: u64,
+    /// Oldest first; the last one is written to. Never empty.
+    segments: Vec<Segment>,
+    /// Where the next frame goes in the last segment.
+    offset: u64,
+    end: Position,
+    /// The position after the last one read and its offset, so that reading on needs no walk.
+    cursor: Option<(Position, u64)>,
+    failure: Option<Error>,
+    sectors: Vec<u8>,
+    recovery: Recovery,
+    bytes_read: u64,
+}
+
+impl LocalLog {
+    /// Makes a log that begins at position 1. Errors: `NoSpace`; `Io`, also if there is a log with frames already.
+    pub fn create(fs: Arc<dyn FileSystem>, dir: &Path, id: LogId, segment_bytes: u64) -> Result<LocalLog, Error> {
+        LocalLog::create_at(fs, dir, id, segment_bytes, Position(1), Digest::default())
+    }
+
+    /// Makes a log that goes on at `first`, where the chain has reached `digest`, as after a restore. Errors: as `create`.
+    pub fn create_at(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        id: LogId,
+        segment_bytes: u64,
+        first: Position,
+        digest: Digest,
+    ) -> Result<LocalLog, Error> {
+        fs.create_dir(dir).map_err(|error| error_at("creating", dir, &error))?;
+        remove_leftover(&*fs, dir, first)?;
+        let header = Header { log: id, first, digest, len: rounded(segment_bytes) };
+        let segment = segment::create(&*fs, dir, header).map_err(|none| match none {
+            NoSegment::Full => Error::NoSpace,
+            NoSegment::Failed(error) => error,
+        })?;
+        let recovery = Recovery { digest, ..Recovery::default() };
+        Ok(LocalLog::assemble(fs, dir, id, segment_bytes, (vec![segment], FRAMES_AT, first, recovery)))
+    }
+
+    /// Opens a log: verifies every frame, then cuts a torn tail. `segment_bytes` is the length of segments to come.
+    ///
+    /// Errors: `Corrupt` and `LogMismatch` (another log's files, or a newer version's), with nothing changed; `Io`.
+    pub fn open(fs: Arc<dyn FileSystem>, dir: &Path, id: LogId, segment_bytes: u64) -> Result<LocalLog, Error> {
+        let plan = recover::inspect(&*fs, dir, id)?;
+        plan.carry_out(&*fs, dir)?;
+        let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
+        Ok(LocalLog::assemble(fs, dir, id, segment_bytes, parts))
+    }
+
+    fn assemble(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        id: LogId,
+        segment_bytes: u64,
+        (segments, offset, end, recovery): (Vec<Segment>, u64, Position, Recovery),
+    ) -> LocalLog {
+        LocalLog {
+            fs,
+            dir: dir.to_owned(),
+            id,
+            segment_bytes: rounded(segment_bytes),
+            segments,
+            offset,
+            end,
+            cursor: None,
+            failure: None,
+            sectors: Vec::new(),
+            bytes_read: recovery.bytes_read,
+            recovery,
+        }
+    }
+
+    /// What `open` found and did.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// The bytes read since before `open`.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    fn usable(&self) -> Result<(), Error> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn fail<T>(&mut self, error: Error) -> Result<T, Error> {
+        self.failure = Some(error.clone());
+        Err(error)
+    }
+
+    fn active(&mut self) -> &mut Segment {
+        self.segments.last_mut().expect("a log has one segment at least")
+    }
+
+    /// Sees to it that `need` bytes fit into the last segment. Nothing of the frame is begun here.
+    fn make_room(&mut self, need: u64, digest: Digest) -> Result<(), AppendError> {
+        let (offset, end) = (self.offset, self.end);
+        let active = self.active();
+        if offset + need <= active.header.len {
+            return Ok(());
+        }
+        let len = self.segment_bytes.max(rounded(FRAMES_AT + need));
+        // One without frames has the name that a new one would get.
+        let made = if self.active().header.first == end {
+            self.active().enlarge(len)
+        } else {
+            let header = Header { log: self.id, first: end, digest, len };
+            segment::create(&*self.fs, &self.dir, header).map(|segment| {
+                self.segments.push(segment);
+                self.offset = FRAMES_AT;
+            })
+        };
+        made.map_err(|none| match none {
+            NoSegment::Full => AppendError::Full,
+            NoSegment::Failed(error) => {
+                self.failure = Some(error.clone());
+                AppendError::Final(error)
+            }
+        })
+    }
+
+    /// The segment that holds `position`, and where in it the frame lies.
+    fn locate(&mut self, position: Position) -> Result<(usize, u64), Error> {
+        let number = self.segments.partition_point(|segment| segment.header.first <= position).saturating_sub(1);
+        if let Some((next, offset)) = self.cursor
+            && next == position
+        {
+            return Ok((number, offset));
+        }
+        let mut at = self.segments.get(number).map_or(position, |segment| segment.header.first);
+        let mut offset = FRAMES_AT;
+        let Some(mut window) = self.window(number)? else { return Ok((number, offset)) };
+        while at < position {
+            let head = window.head(offset)?.map_err(|reason| self.damage(number, offset, reason))?;
+            offset += sectors::stretch(head.len) as u64;
+            at = at.next();
+        }
+        self.bytes_read += window.bytes_read;
+        Ok((number, offset))
+    }
+
+    fn window(&self, number: usize) -> Result<Option<Window>, Error> {
+        self.segments.get(number).map(|segment| Window::new(segment.file.clone(), &segment.path)).transpose()
+    }
+
+    fn damage(&self, number: usize, offset: u64, reason: String) -> Error {
+        let path = self.segments.get(number).map_or(self.dir.as_path(), |segment| segment.path.as_path());
+        Error::corrupt(place(path, offset), reason)
+    }
+
+    /// Reads frames of one segment into `frames`; the position after the last.
+    fn read_segment(
+        &mut self,
+        from: Position,
+        budget: &mut usize,
+        frames: &mut Vec<StoredFrame>,
+    ) -> Result<Position, Error> {
+        let (number, mut offset) = self.locate(from)?;
+        let after = self.segments.get(number + 1).map_or(self.end, |next| next.header.first);
+        let Some(mut window) = self.window(number)? else { return Ok(after) };
+        let mut position = from;
+        while position < after && (frames.is_empty() || *budget > 0) {
+            let found = window.frame(offset)?.map_err(|reason| self.damage(number, offset, reason))?;
+            if found.head.position != position || found.head.log != self.id {
+                return Err(self.damage(number, offset, format!("frame {}, expected {position}", found.head.position)));
+            }
+            *budget = budget.saturating_sub(found.bytes.len());
+            frames.push(StoredFrame { position, bytes: Bytes::from(found.bytes) });
+            offset = found.next;
+            position = position.next();
+        }
+        self.bytes_read += window.bytes_read;
+        let next = if position < after { offset } else { FRAMES_AT };
+        self.cursor = (position < self.end).then_some((position, next));
+        Ok(position)
+    }
+}
+
+impl Log for LocalLog {
+    fn id(&self) -> LogId {
+        self.id
+    }
+
+    fn first(&self) -> Position {
+        self.segments.first().map_or(self.end, |segment| segment.header.first)
+    }
+
+    fn digest_before_first(&self) -> Option<Digest> {
+        self.segments.first().map(|segment| segment.header.digest)
+    }
+
+    fn end(&self) -> Position {
+        self.end
+    }
+
+    fn append(&mut self, frame: &mut FrameBuffer, digest: Digest) -> Result<Position, AppendError> {
+        self.usable().map_err(AppendError::Final)?;
+        if frame.len() > MAX_FRAME_LEN {
+            return Err(AppendError::TooLarge { size: frame.len(), limit: MAX_FRAME_LEN });
+        }
+        let need = sectors::stretch(frame.len()) as u64;
+        self.make_room(need, digest)?;
+        let position = self.end;
+        sectors::spread(frame.stamp(self.id, position), &mut self.sectors);
+        let offset = self.offset;
+        let segment = self.segments.last().expect("a log has one segment at least");
+        let written = segment.file.write_at(offset, &self.sectors).and_then(|()| segment.file.sync());
+        if let Err(error) = written {
+            let error = error_at("appending to", &segment.path, &error);
+            return self.fail(error).map_err(AppendError::Final);
+        }
+        self.offset += need;
+        self.end = position.next();
+        Ok(position)
+    }
+
+    fn read(&mut self, from: Position, max_bytes: usize) -> Result<Vec<StoredFrame>, Error> {
+        self.usable()?;
+        if from < self.first() {
+            let reason = format!("it was trimmed, the log begins at {}", self.first());
+            return Err(Error::LogMismatch { position: from, reason });
+        }
+        let mut frames = Vec::new();
+        let mut budget = max_bytes;
+        let mut position = from;
+        while position < self.end && (frames.is_empty() || budget > 0) {
+            position = self.read_segment(position, &mut budget, &mut frames)?;
+        }
+        Ok(frames)
+    }
+
+    fn trim(&mut self, below: Position) -> Result<(), Error> {
+        self.usable()?;
+        while let [oldest, second, ..] = self.segments.as_slice()
+            && second.header.first <= below
+        {
+            // The directory is synced each time: a newer segment that is gone before an older one would be a gap.
+            let gone = self.fs.remove(&oldest.path).and_then(|()| self.fs.sync_dir(&self.dir));
+            if let Err(error) = gone {
+                let error = error_at("removing", &oldest.path, &error);
+                return self.fail(error);
+            }
+            self.segments.remove(0);
+        }
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.header.len).sum()
+    }
+}
+
+/// A whole number of pages with room for one sector of a frame at least.
+fn rounded(bytes: u64) -> u64 {
+    bytes.max(2 * FRAMES_AT).next_multiple_of(FRAMES_AT)
+}
+
+/// Removes what a creation that was cut short left: one segment of that name without frames. Anything else is refused.
+fn remove_leftover(fs: &dyn FileSystem, dir: &Path, first: Position) -> Result<(), Error> {
+    let found = recover::list(fs, dir)?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let path = dir.join(segment::name(first));
+    if found != [first] || !recover::is_without_frames(fs, &path)? {
+        let reason = format!("it holds a log already, with segments from position {}", found.first().unwrap_or(&first));
+        return Err(Error::Io { doing: format!("creating a log in {}", dir.display()), reason });
+    }
+    let gone = fs.remove(&path).and_then(|()| fs.sync_dir(dir));
+    gone.map_err(|error| error_at("removing", &path, &error))
+}

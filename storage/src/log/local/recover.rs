@@ -1,0 +1,259 @@
+//! Opening a log: everything is read and judged before anything is changed.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::fs::{FileSystem, OpenMode};
+use crate::log::local::sectors::spread;
+use crate::log::local::segment::{self, FORMAT, FRAMES_AT, Header, HeaderSector, Segment, error_at};
+use crate::log::local::tail::{Tail, judge};
+use crate::log::local::window::Window;
+use crate::types::{Digest, LogId, Position};
+
+/// What an open found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The good frames.
+    pub frames: u64,
+    /// The bytes read.
+    pub bytes_read: u64,
+    /// The chain's value after the last good frame.
+    pub digest: Digest,
+    /// The position of a torn frame that was cut, and the bytes it had touched.
+    pub cut: Option<(Position, u64)>,
+    /// The name of an unfinished segment that was removed.
+    pub removed: Option<String>,
+}
+
+/// A log that was judged sound, and what is left to do before it is used.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Oldest first, one at least.
+    pub(super) segments: Vec<Segment>,
+    pub(super) end: Position,
+    /// Where the next frame goes in the last segment.
+    pub(super) offset: u64,
+    pub(super) recovery: Recovery,
+    cut: Option<Range<u64>>,
+    remove: Option<PathBuf>,
+    /// The last frame's place and bytes, unless the last segment has none.
+    last: Option<(u64, Vec<u8>)>,
+}
+
+/// The state of the walk over all frames.
+struct Walk {
+    log: LogId,
+    position: Position,
+    offset: u64,
+    digest: Digest,
+    frames: u64,
+    bytes_read: u64,
+    last: Option<(u64, Vec<u8>)>,
+}
+
+/// Reads and judges the whole log; changes nothing.
+pub(super) fn inspect(fs: &dyn FileSystem, dir: &Path, log: LogId) -> Result<Plan, Error> {
+    let (segments, unfinished) = find(fs, dir, log)?;
+    let first = segments.first().ok_or_else(|| Error::corrupt(dir.display().to_string(), "no segment of a log"))?;
+    let mut walk = Walk {
+        log,
+        position: first.header.first,
+        offset: FRAMES_AT,
+        digest: first.header.digest,
+        frames: 0,
+        bytes_read: 0,
+        last: None,
+    };
+    let nexts = segments.iter().skip(1).map(Some).chain([None]);
+    let mut tail = Tail::Clean;
+    for (segment, next) in segments.iter().zip(nexts) {
+        tail = walk.segment(segment, next)?;
+    }
+    let cut = match tail {
+        Tail::Torn(range) => Some(range),
+        _ => None,
+    };
+    if let Some(path) = &unfinished {
+        walk.unfinished(fs, path, cut.is_some())?;
+    }
+    Ok(walk.plan(segments, cut, unfinished))
+}
+
+/// The segments with a header, and the newest file if it has none yet.
+fn find(fs: &dyn FileSystem, dir: &Path, log: LogId) -> Result<(Vec<Segment>, Option<PathBuf>), Error> {
+    let firsts = list(fs, dir)?;
+    let mut segments = Vec::new();
+    for first in &firsts {
+        let path = dir.join(segment::name(*first));
+        match open_segment(fs, &path, *first, log)? {
+            Some(segment) => segments.push(segment),
+            None if firsts.last() == Some(first) => return Ok((segments, Some(path))),
+            None => return Err(Error::corrupt(place(&path, 0), "no header, but a newer segment follows")),
+        }
+    }
+    Ok((segments, None))
+}
+
+/// The positions that the directory's segment files are named after, in order. Other files are left alone.
+pub(super) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<Position>, Error> {
+    let names = fs.list(dir).map_err(|error| error_at("listing", dir, &error))?;
+    let parsed = names.iter().filter_map(|name| segment::parse_name(name)).collect::<Result<Vec<_>, _>>();
+    let mut firsts = parsed.map_err(|reason| Error::corrupt(dir.display().to_string(), reason))?;
+    firsts.sort_unstable();
+    Ok(firsts)
+}
+
+/// True for a segment file that holds nothing after its header, if it has one.
+pub(super) fn is_without_frames(fs: &dyn FileSystem, path: &Path) -> Result<bool, Error> {
+    let file = fs.open(path, OpenMode::Read).map_err(|error| error_at("opening", path, &error))?;
+    let mut window = Window::new(file, path)?;
+    let header = window.get(0, super::sectors::SECTOR)?.map(Header::decode);
+    let harmless = matches!(header, None | Some(HeaderSector::Blank | HeaderSector::Valid(_)));
+    Ok(harmless && window.first_written(super::sectors::SECTOR_BYTES)?.is_none())
+}
+
+/// The segment at `path`; `None` if its header was not written.
+fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -> Result<Option<Segment>, Error> {
+    let file = fs.open(path, OpenMode::ReadWrite).map_err(|error| error_at("opening", path, &error))?;
+    let mut window = Window::new(file.clone(), path)?;
+    let header = match window.get(0, super::sectors::SECTOR)?.map(Header::decode) {
+        None | Some(HeaderSector::Blank) => return Ok(None),
+        Some(HeaderSector::Valid(header)) => header,
+        Some(HeaderSector::Newer(format)) => {
+            let reason = format!("{} has format {format}, this version reads up to {FORMAT}", path.display());
+            return Err(Error::LogMismatch { position: first, reason });
+        }
+        Some(HeaderSector::Damaged(reason)) => return Err(Error::corrupt(place(path, 0), reason)),
+    };
+    if header.log != log {
+        let reason = format!("{} belongs to log {}, expected {log}", path.display(), header.log);
+        return Err(Error::LogMismatch { position: first, reason });
+    }
+    if header.first != first {
+        return Err(Error::corrupt(place(path, 0), format!("the header says position {}", header.first)));
+    }
+    Ok(Some(Segment { header, path: path.to_owned(), file }))
+}
+
+impl Walk {
+    fn segment(&mut self, segment: &Segment, next: Option<&Segment>) -> Result<Tail, Error> {
+        self.last = None;
+        self.offset = FRAMES_AT;
+        let mut window = Window::new(segment.file.clone(), &segment.path)?;
+        if window.len < segment.header.len {
+            let reason = format!("{} bytes are left of {}", window.len, segment.header.len);
+            return Err(Error::corrupt(place(&segment.path, window.len), reason));
+        }
+        let gap = window.get(0, usize::try_from(FRAMES_AT).unwrap_or(0))?.and_then(|space| space.get(512..));
+        if gap.is_some_and(|gap| !super::sectors::is_zero(gap)) {
+            return Err(Error::corrupt(place(&segment.path, 0), "what follows the header is not zero"));
+        }
+        let bad = self.frames_of(segment, &mut window)?;
+        let tail = match next {
+            Some(next) => self.handed_over(segment, next, &mut window, bad).map(|()| Tail::Clean),
+            None => self.ended(segment, &mut window),
+        };
+        self.bytes_read += window.bytes_read;
+        tail
+    }
+
+    /// Walks over the good frames and says why there is no further one.
+    fn frames_of(&mut self, segment: &Segment, window: &mut Window) -> Result<String, Error> {
+        loop {
+            let found = match window.frame(self.offset)? {
+                Ok(found) => found,
+                Err(reason) => return Ok(reason),
+            };
+            if found.head.log != self.log || found.head.position != self.position {
+                let (log, position) = (found.head.log, found.head.position);
+                let reason = format!("frame {position} of log {log}, expected {} of {}", self.position, self.log);
+                return Err(Error::corrupt(place(&segment.path, self.offset), reason));
+            }
+            self.digest = self.digest.chain(&found.bytes);
+            self.frames += 1;
+            self.position = self.position.next();
+            self.last = Some((self.offset, found.bytes));
+            self.offset = found.next;
+        }
+    }
+
+    /// A segment that is not the newest: the next one goes on exactly where it stops.
+    fn handed_over(&self, from: &Segment, to: &Segment, window: &mut Window, bad: String) -> Result<(), Error> {
+        let damaged = |reason| Err(Error::corrupt(place(&from.path, self.offset), reason));
+        if window.first_written(self.offset)?.is_some() {
+            return damaged(bad);
+        }
+        if self.position != to.header.first {
+            return damaged(format!("it ends before position {}, the next begins at {}", self.position, to.header.first));
+        }
+        if self.digest != to.header.digest {
+            let reason = format!("digest {:?}, the segments before it give {:?}", to.header.digest, self.digest);
+            return Err(Error::corrupt(place(&to.path, 0), reason));
+        }
+        Ok(())
+    }
+
+    fn ended(&self, segment: &Segment, window: &mut Window) -> Result<Tail, Error> {
+        match judge(window, self.offset, self.log, self.position)? {
+            Tail::Damaged { offset, reason } => Err(Error::corrupt(place(&segment.path, offset), reason)),
+            tail => Ok(tail),
+        }
+    }
+
+    /// An unfinished segment is all zero, and named after the next position: nothing was begun after it.
+    fn unfinished(&mut self, fs: &dyn FileSystem, path: &Path, torn: bool) -> Result<(), Error> {
+        let damaged = |offset, reason: &str| Err(Error::corrupt(place(path, offset), reason));
+        let file = fs.open(path, OpenMode::Read).map_err(|error| error_at("opening", path, &error))?;
+        let mut window = Window::new(file, path)?;
+        let written = window.first_written(0)?;
+        self.bytes_read += window.bytes_read;
+        if let Some(offset) = written {
+            return damaged(offset, "the segment has no header, but something was written to it");
+        }
+        if torn || path.file_name() != Some(segment::name(self.position).as_ref()) {
+            return damaged(0, &format!("the segment has no header, and the ones before it end at {}", self.position));
+        }
+        Ok(())
+    }
+
+    fn plan(self, segments: Vec<Segment>, cut: Option<Range<u64>>, remove: Option<PathBuf>) -> Plan {
+        let name = remove.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+        let recovery = Recovery {
+            frames: self.frames,
+            bytes_read: self.bytes_read,
+            digest: self.digest,
+            cut: cut.as_ref().map(|range| (self.position, range.end - range.start)),
+            removed: name,
+        };
+        Plan { segments, end: self.position, offset: self.offset, recovery, cut, remove, last: self.last }
+    }
+}
+
+impl Plan {
+    /// Cuts, removes, and makes durable what was read. Every step may be repeated after a crash.
+    ///
+    /// What was read may lie in the system's cache only, marked clean by a sync that failed for the process before. So the last
+    /// frame, the only one that can be in that state, is written once more with the same bytes before it is relied on.
+    pub(super) fn carry_out(&self, fs: &dyn FileSystem, dir: &Path) -> Result<(), Error> {
+        if let Some(path) = &self.remove {
+            fs.remove(path).map_err(|error| error_at("removing", path, &error))?;
+        }
+        fs.sync_dir(dir).map_err(|error| error_at("syncing", dir, &error))?;
+        let Some(active) = self.segments.last() else { return Ok(()) };
+        if let Some(range) = &self.cut {
+            let zeros = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
+            let cut = active.file.write_at(range.start, &zeros);
+            cut.map_err(|error| error_at("cutting a torn frame from", &active.path, &error))?;
+        }
+        let Some((offset, frame)) = &self.last else { return active.write_header() };
+        let mut sectors = Vec::new();
+        spread(frame, &mut sectors);
+        let written = active.file.write_at(*offset, &sectors).and_then(|()| active.file.sync());
+        written.map_err(|error| error_at("rewriting the last frame of", &active.path, &error))
+    }
+}
+
+pub(super) fn place(path: &Path, offset: u64) -> String {
+    format!("{} at offset {offset}", path.display())
+}
