@@ -92,13 +92,17 @@ fn base(fs: &Arc<dyn FileSystem>, path: &Path, database: Database, backend: Back
     Ok(Base { database, backend, meta, fs: Arc::clone(fs), file: path.to_owned() })
 }
 
-/// Each scattered row rewrites its page and a share of the path to it, but a commit can rewrite each page in use once only;
-/// the data itself comes on top, twice because pages split half full.
+/// What a flush of this part needs at most: scattered rows, and the data itself twice, because pages split half full.
 pub(super) fn worst_case_bytes(part: &PartData, backend: &Backend) -> u64 {
-    let leaves = flush::scattered_rows_max(part) as u64;
-    let pages = leaves + leaves / LEAVES_PER_BRANCH;
     let data: u64 = part.changes.iter().map(|change| change.weight() as u64).sum();
-    (pages * PAGE_BYTES).min(backend.written_to()) + 2 * data + COMMIT_BYTES
+    scattered_bytes(flush::scattered_rows_max(part), backend) + 2 * data
+}
+
+/// Each scattered row rewrites its page and a share of the path to it, but a commit can rewrite each page in use once only.
+pub(super) fn scattered_bytes(rows: usize, backend: &Backend) -> u64 {
+    let leaves = rows as u64;
+    let pages = leaves + leaves / LEAVES_PER_BRANCH;
+    (pages * PAGE_BYTES).min(backend.written_to()) + COMMIT_BYTES
 }
 
 /// Blocks within the file are allocated now. What redb would have to grow the file for cannot be, because redb takes the
