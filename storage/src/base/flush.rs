@@ -15,18 +15,16 @@ use crate::error::Error;
 use crate::recent::PartData;
 use crate::types::{Revision, RevisionPair};
 
-/// Old versions that a flush looks at in base per change of the part, so that its pages stay within what was reserved.
-/// More than one, so that flushes alone keep up with keys that are rewritten all day; the sweep does the rest.
-const DROPS_PER_CHANGE: usize = 2;
+/// Old versions that a flush removes from base per change of the part, so that its pages stay within what was reserved.
+/// Each put leaves one old version behind, so flushes alone keep up; after a pause the sweep does the rest.
+const DROPS_PER_CHANGE: usize = 1;
 const DROPS_MIN: usize = 1024;
 
-/// The most rows of `index` and `history` together that a flush of this part touches.
-pub(super) fn rows_touched_max(part: &PartData) -> usize {
-    2 * (part.changes.len() + drops_max(part))
-        + part.leases.len()
-        + part.lease_keys.len()
-        + part.marks.len()
-        + small::MARKS_REMOVED_MAX
+/// The most rows that a flush of this part touches outside the end of `history`, each perhaps on a page of its own. Versions
+/// of one key are neighbours in `index`, so there it is keys that count; what is dropped lies anywhere in `history`.
+pub(super) fn scattered_rows_max(part: &PartData) -> usize {
+    let small = part.leases.len() + part.lease_keys.len() + part.marks.len() + small::MARKS_REMOVED_MAX;
+    part.keys.len() + drops_max(part) + small
 }
 
 fn drops_max(part: &PartData) -> usize {

@@ -27,12 +27,14 @@ use bytes::Bytes;
 use super::Version;
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
-use crate::types::{Revision, RevisionPair};
+use crate::types::Revision;
 
+mod key;
 mod reader;
 #[cfg(test)]
 mod tests;
 
+pub(super) use key::{after_key, history_key, index_key, key_prefix, read_history_key, split_index_key, unescape};
 pub(super) use reader::Reader;
 
 /// The format this release writes; it reads this one and older ones.
@@ -44,10 +46,6 @@ pub(super) const INLINE_MAX_BYTES: usize = 64;
 const TOMBSTONE: u8 = 0;
 const INLINE: u8 = 1;
 const IN_HISTORY: u8 = 2;
-
-const END: [u8; 2] = [0x00, 0x01];
-const AFTER_END: u8 = 0x02;
-const PAIR_BYTES: usize = 16;
 
 /// Where a put's value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,77 +105,6 @@ pub(super) enum HistoryValue<'a> {
 pub(super) struct HistoryRow<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: HistoryValue<'a>,
-}
-
-/// The escaped key with its end: what all index rows of the key begin with, and nothing else does.
-pub(super) fn key_prefix(key: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(key.len() + END.len() + PAIR_BYTES);
-    for &byte in key {
-        out.push(byte);
-        if byte == 0 {
-            out.push(0xFF);
-        }
-    }
-    out.extend_from_slice(&END);
-    out
-}
-
-/// Above every row of the key with this prefix, below every row of the next key.
-pub(super) fn after_key(prefix: &[u8]) -> Vec<u8> {
-    let mut out = prefix.to_vec();
-    out.pop();
-    out.push(AFTER_END);
-    out
-}
-
-/// The index row of the key with this prefix at `at`.
-pub(super) fn index_key(prefix: &[u8], at: RevisionPair) -> Vec<u8> {
-    let mut out = Vec::with_capacity(prefix.len() + PAIR_BYTES);
-    out.extend_from_slice(prefix);
-    out.extend_from_slice(&(!at.main.0).to_be_bytes());
-    out.extend_from_slice(&(!at.sub).to_be_bytes());
-    out
-}
-
-/// An index key's prefix and revision.
-pub(super) fn split_index_key(key: &[u8]) -> Result<(&[u8], RevisionPair), Error> {
-    let damaged = || Error::corrupt("index", format!("key {} has no revision", Hex(key)));
-    let (prefix, pair) = key.split_last_chunk::<PAIR_BYTES>().ok_or_else(damaged)?;
-    let mut reader = Reader::new("index", pair);
-    let at = RevisionPair { main: Revision(!reader.i64()?), sub: !reader.i64()? };
-    if prefix.ends_with(&END) && at.main.0 >= 0 && at.sub >= 0 { Ok((prefix, at)) } else { Err(damaged()) }
-}
-
-/// The user key behind a prefix.
-pub(super) fn unescape(prefix: &[u8]) -> Result<Bytes, Error> {
-    let damaged = || Error::corrupt("index", format!("key {} is not escaped", Hex(prefix)));
-    let mut rest = prefix.strip_suffix(&END).ok_or_else(damaged)?;
-    if !rest.contains(&0) {
-        return Ok(Bytes::copy_from_slice(rest));
-    }
-    let mut key = Vec::with_capacity(rest.len());
-    while let Some((&byte, tail)) = rest.split_first() {
-        key.push(byte);
-        rest = if byte == 0 { tail.strip_prefix(&[0xFF]).ok_or_else(damaged)? } else { tail };
-    }
-    Ok(Bytes::from(key))
-}
-
-/// The history key of a change.
-pub(super) fn history_key(at: RevisionPair) -> [u8; PAIR_BYTES] {
-    let mut out = [0; PAIR_BYTES];
-    let (main, sub) = out.split_at_mut(PAIR_BYTES / 2);
-    main.copy_from_slice(&at.main.0.to_be_bytes());
-    sub.copy_from_slice(&at.sub.to_be_bytes());
-    out
-}
-
-/// The change a history key names.
-pub(super) fn read_history_key(key: &[u8]) -> Result<RevisionPair, Error> {
-    let mut reader = Reader::new("history", key);
-    let at = RevisionPair { main: Revision(reader.i64()?), sub: reader.i64()? };
-    reader.end()?;
-    Ok(at)
 }
 
 /// The index row of a change.

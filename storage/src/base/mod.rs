@@ -29,6 +29,7 @@ mod open;
 mod rows;
 mod scan;
 mod small;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -40,22 +41,22 @@ use rows::TableId;
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SmallTables {
+pub(crate) struct SmallTables {
     /// Every lease.
-    pub leases: BTreeMap<LeaseId, LeaseRow>,
+    pub(crate) leases: BTreeMap<LeaseId, LeaseRow>,
     /// Every alarm raised.
-    pub alarms: Vec<(MemberId, AlarmKind)>,
+    pub(crate) alarms: Vec<(MemberId, AlarmKind)>,
     /// Every member's last frame.
-    pub writers: BTreeMap<MemberId, WriterRow>,
+    pub(crate) writers: BTreeMap<MemberId, WriterRow>,
     /// The newest mark, if any: wall-clock milliseconds.
-    pub last_mark_ms: u64,
+    pub(crate) last_mark_ms: u64,
     /// How far the log was applied.
-    pub applied: Applied,
+    pub(crate) applied: Applied,
 }
 
 /// What a version of a key is, without its value if that lies in `history`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     /// A deletion.
     Tombstone,
     /// A put.
@@ -73,25 +74,36 @@ pub enum Version {
 
 /// What a flush did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlushReport {
+pub(crate) struct FlushReport {
     /// Index rows written.
-    pub rows_written: u64,
+    pub(crate) rows_written: u64,
     /// Versions dropped because the compacted revision made them unreadable, from base or before they got there.
-    pub versions_dropped: u64,
+    pub(crate) versions_dropped: u64,
+}
+
+/// What a step of the sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SweepReport {
+    /// Rows of `history` visited.
+    pub(crate) rows_visited: u64,
+    /// Versions dropped.
+    pub(crate) versions_dropped: u64,
+    /// True if nothing below the compacted revision, as far as base reaches, is left to visit.
+    pub(crate) done: bool,
 }
 
 /// Bytes of user data in base, kept with every commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// Bytes of keys and values of the newest version of every living key.
-    pub live_bytes: u64,
+    pub(crate) live_bytes: u64,
     /// Bytes of keys and values of all other versions, deletions included.
-    pub dead_bytes: u64,
+    pub(crate) dead_bytes: u64,
 }
 
 /// An open base.
 #[derive(Debug)]
-pub struct Base {
+pub(crate) struct Base {
     database: Arc<Database>,
     backend: Backend,
     /// What the last commit wrote.
@@ -101,7 +113,7 @@ pub struct Base {
 }
 
 /// Base at one commit, for reading. Cheap to share; pins pages while it lives.
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     index: scan::Rows,
     history: scan::Rows,
     lease_keys: scan::Rows,
@@ -114,27 +126,27 @@ pub struct Snapshot {
 impl Base {
     /// Creates base in a new file and makes both durable. A crash in the middle leaves a file that `open` refuses.
     /// Errors: `NoSpace`; `Io`, also if the file exists.
-    pub fn create(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Base, Error> {
+    pub(crate) fn create(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Base, Error> {
         open::create(fs, file, cache_bytes)
     }
 
     /// Opens base. Errors: `Corrupt` for a missing, empty, damaged or foreign file; `Io`, also for a newer format.
-    pub fn open(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Base, Error> {
+    pub(crate) fn open(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Base, Error> {
         open::open(fs, file, cache_bytes)
     }
 
     /// Reads the small tables. Errors: `Io`, `Corrupt`.
-    pub fn small_tables(&self) -> Result<SmallTables, Error> {
+    pub(crate) fn small_tables(&self) -> Result<SmallTables, Error> {
         self.snapshot()?.small_tables()
     }
 
     /// Base as it is now. Errors: `Io`, `Corrupt`.
-    pub fn snapshot(&self) -> Result<Arc<Snapshot>, Error> {
+    pub(crate) fn snapshot(&self) -> Result<Arc<Snapshot>, Error> {
         Snapshot::new(&self.database).map(Arc::new)
     }
 
     /// Obtains the room that `flush` of this part needs in the worst case. Errors: `NoSpace` with nothing begun; `Io`.
-    pub fn reserve(&self, part: &PartData) -> Result<(), Error> {
+    pub(crate) fn reserve(&self, part: &PartData) -> Result<(), Error> {
         open::reserve(&self.fs, &self.file, &self.backend, open::worst_case_bytes(part, &self.backend))
     }
 
@@ -144,7 +156,7 @@ impl Base {
     /// # Panics
     ///
     /// If the part does not continue what is in base.
-    pub fn flush(&self, part: &PartData) -> Result<FlushReport, Error> {
+    pub(crate) fn flush(&self, part: &PartData) -> Result<FlushReport, Error> {
         // Held throughout: the numbers that a flush starts from are those of the commit before it.
         let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
         let (after, report) = commit::durably(&self.database, |txn| flush::write(txn, &meta, part))?;
@@ -152,28 +164,50 @@ impl Base {
         Ok(report)
     }
 
+    /// Obtains the room that a step of the sweep needs. Errors: `NoSpace` with nothing begun; `Io`.
+    pub(crate) fn reserve_sweep(&self, rows_max: usize) -> Result<(), Error> {
+        // Each visit may remove a row of index and one of history.
+        let worst = open::scattered_bytes(2 * rows_max, &self.backend);
+        open::reserve(&self.fs, &self.file, &self.backend, worst)
+    }
+
+    /// One step of the sweep in one durable commit: visits about `rows_max` versions written up to `compacted`, from where
+    /// the last step ended, and drops what is unreadable. Errors, all final: `Io`, `Corrupt`.
+    pub(crate) fn sweep(&self, compacted: Revision, rows_max: usize) -> Result<SweepReport, Error> {
+        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
+        let (after, report) =
+            commit::durably(&self.database, |txn| sweep::step(txn, &meta, compacted, rows_max.max(1)))?;
+        *meta = after;
+        Ok(report)
+    }
+
+    /// Where the sweep goes on: everything written before was visited.
+    pub(crate) fn swept(&self) -> Revision {
+        self.meta.lock().unwrap_or_else(PoisonError::into_inner).cursor.main
+    }
+
     /// Bytes of user data, as of the last commit.
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         self.meta.lock().unwrap_or_else(PoisonError::into_inner).totals
     }
 
     /// The bytes of disk that the file takes; 0 if the file system does not say.
-    pub fn size_bytes(&self) -> u64 {
+    pub(crate) fn size_bytes(&self) -> u64 {
         self.backend.allocated_bytes().unwrap_or(0)
     }
 
     /// Bytes read from the file since it was opened.
-    pub fn bytes_read(&self) -> u64 {
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.backend.bytes_read()
     }
 
     /// Bytes written to the file since it was opened.
-    pub fn bytes_written(&self) -> u64 {
+    pub(crate) fn bytes_written(&self) -> u64 {
         self.backend.bytes_written()
     }
 
     /// Makes all further input and output of this base fail, so that dropping it writes nothing.
-    pub fn halt(&self) {
+    pub(crate) fn halt(&self) {
         self.backend.halt();
     }
 }
@@ -197,7 +231,7 @@ impl Snapshot {
     }
 
     /// How far the log was applied at this commit.
-    pub fn applied(&self) -> Applied {
+    pub(crate) fn applied(&self) -> Applied {
         self.meta.applied
     }
 }

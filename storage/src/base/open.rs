@@ -20,8 +20,8 @@ const MAGIC: [u8; 9] = *b"redb\x1A\x0A\xA9\x0D\x0A";
 
 /// A page of redb.
 const PAGE_BYTES: u64 = 4096;
-/// Pages that a row costs in the worst case: its leaf, and its share of the branches above and of redb's own tables.
-const PAGES_PER_ROW: u64 = 2;
+/// Leaves that share a page of the branches above, at least.
+const LEAVES_PER_BRANCH: u64 = 8;
 /// What a commit writes whatever it holds: the header, the state of the allocator, first pages of tables.
 const COMMIT_BYTES: u64 = 1 << 20;
 
@@ -92,13 +92,17 @@ fn base(fs: &Arc<dyn FileSystem>, path: &Path, database: Database, backend: Back
     Ok(Base { database, backend, meta, fs: Arc::clone(fs), file: path.to_owned() })
 }
 
-/// Each row touched rewrites its page and the path to it, but a commit can rewrite each page in use once only; the data
-/// itself comes on top, twice because pages split half full.
+/// What a flush of this part needs at most: scattered rows, and the data itself twice, because pages split half full.
 pub(super) fn worst_case_bytes(part: &PartData, backend: &Backend) -> u64 {
-    let rows = flush::rows_touched_max(part) as u64;
     let data: u64 = part.changes.iter().map(|change| change.weight() as u64).sum();
-    let rewritten = (rows * PAGES_PER_ROW * PAGE_BYTES).min(backend.written_to());
-    rewritten + 2 * data + COMMIT_BYTES
+    scattered_bytes(flush::scattered_rows_max(part), backend) + 2 * data
+}
+
+/// Each scattered row rewrites its page and a share of the path to it, but a commit can rewrite each page in use once only.
+pub(super) fn scattered_bytes(rows: usize, backend: &Backend) -> u64 {
+    let leaves = rows as u64;
+    let pages = leaves + leaves / LEAVES_PER_BRANCH;
+    (pages * PAGE_BYTES).min(backend.written_to()) + COMMIT_BYTES
 }
 
 /// Blocks within the file are allocated now. What redb would have to grow the file for cannot be, because redb takes the

@@ -21,7 +21,7 @@ pub(super) type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 impl Snapshot {
     /// The newest version of `key` at or below `at`, with its place. Errors: `Io`, `Corrupt`.
-    pub fn get(&self, key: &[u8], at: RevisionPair) -> Result<Option<(RevisionPair, Version)>, Error> {
+    pub(crate) fn get(&self, key: &[u8], at: RevisionPair) -> Result<Option<(RevisionPair, Version)>, Error> {
         let prefix = layout::key_prefix(key);
         let start = layout::index_key(&prefix, at);
         let end = layout::after_key(&prefix);
@@ -36,7 +36,7 @@ impl Snapshot {
     /// For each key from `start` on (inclusive) and below `end` (no end if `None`) that has a version at or below `at`: the
     /// newest such version, tombstones included, in key order. `visit` returns false to stop; the key it stopped at was
     /// visited. Errors: `Io`, `Corrupt`, at the first row concerned.
-    pub fn scan(
+    pub(crate) fn scan(
         &self,
         start: &[u8],
         end: Option<&[u8]>,
@@ -78,7 +78,7 @@ impl Snapshot {
     }
 
     /// The value of the put at `at`, wherever it lies. Errors: `Io`; `Corrupt`, also if there is none.
-    pub fn value(&self, at: RevisionPair) -> Result<Bytes, Error> {
+    pub(crate) fn value(&self, at: RevisionPair) -> Result<Bytes, Error> {
         let place = layout::history_key(at);
         let row = self.history.get(place.as_slice()).at("history")?;
         let row = row.ok_or_else(|| layout::missing("history", &place))?;
@@ -95,7 +95,7 @@ impl Snapshot {
 
     /// The values of the puts at these places, in the order asked for, fetched in the order in which they lie on disk.
     /// Errors: as `value`.
-    pub fn values(&self, places: &[RevisionPair]) -> Result<Vec<Bytes>, Error> {
+    pub(crate) fn values(&self, places: &[RevisionPair]) -> Result<Vec<Bytes>, Error> {
         let mut order: Vec<(usize, RevisionPair)> = places.iter().copied().enumerate().collect();
         order.sort_unstable_by_key(|(_, at)| *at);
         let mut found = Vec::with_capacity(places.len());
@@ -108,7 +108,7 @@ impl Snapshot {
 
     /// The changes from revision `from` on, in order, whole revisions, until about `max_bytes` of keys and values are
     /// reached (one revision at least if there is one), none above `upto`. Errors: `Io`, `Corrupt`.
-    pub fn changes(&self, from: Revision, upto: Revision, max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
+    pub(crate) fn changes(&self, from: Revision, upto: Revision, max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
         let mut changes: Vec<Arc<Change>> = Vec::new();
         if from > upto {
             return Ok(changes);
@@ -154,7 +154,7 @@ impl Snapshot {
     }
 
     /// The keys attached to a lease, in key order. Errors: `Io`, `Corrupt`.
-    pub fn lease_keys(&self, lease: LeaseId) -> Result<Vec<Bytes>, Error> {
+    pub(crate) fn lease_keys(&self, lease: LeaseId) -> Result<Vec<Bytes>, Error> {
         let prefix = lease.0.to_be_bytes();
         let mut keys = Vec::new();
         for row in self.lease_keys.range::<&[u8]>(prefix.as_slice()..).at("lease_keys")? {

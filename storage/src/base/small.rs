@@ -151,7 +151,7 @@ impl Snapshot {
 
     /// The newest mark at or before a wall-clock time: how late a revision was reached at the latest by then. Errors: `Io`,
     /// `Corrupt`.
-    pub fn mark_at(&self, time_ms: u64) -> Result<Option<(u64, Revision)>, Error> {
+    pub(crate) fn mark_at(&self, time_ms: u64) -> Result<Option<(u64, Revision)>, Error> {
         let table = self.open_table(TableId::Marks)?;
         let bound = time_ms.to_be_bytes();
         let Some(row) = table.range::<&[u8]>(..=bound.as_slice()).at("marks")?.next_back() else { return Ok(None) };

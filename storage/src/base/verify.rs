@@ -13,7 +13,7 @@ use crate::types::RevisionPair;
 impl Snapshot {
     /// Walks everything. A bit flipped within the tree makes rows vanish without an error; the counts and sums in `meta`
     /// notice. Cost: the whole file once, and one look into `history` per row of `index`. Errors: `Corrupt`, `Io`.
-    pub fn verify(&self) -> Result<(), Error> {
+    pub(crate) fn verify(&self) -> Result<(), Error> {
         for table in TableId::ALL {
             let mut sum = Sum::default();
             self.each_row(table, |key, row| {

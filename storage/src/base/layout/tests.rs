@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
+use crate::types::RevisionPair;
 
 fn at(main: i64, sub: i64) -> RevisionPair {
     RevisionPair { main: Revision(main), sub }

@@ -158,6 +158,8 @@ fn flushes_reads_and_opens_on_the_real_disk() {
     base.flush(&idle).unwrap();
     println!("empty flush: {:.1} ms, {} KiB", start.elapsed().as_secs_f64() * 1e3, (base.bytes_written() - before) >> 10);
 
+    let (written_to, len) = (base.backend.written_to() >> 20, fs::metadata(&file).unwrap().len() >> 20);
+    println!("written up to {written_to} MiB, {} MiB on disk, length {len} MiB", base.size_bytes() >> 20);
     base.halt();
     drop(base);
     let start = Instant::now();

@@ -76,22 +76,43 @@ impl Model {
         part
     }
 
-    /// The rule, word for word, over all versions of each key of the part.
+    /// What a flush must leave of each key of the part.
     fn store(&mut self, part: &PartData) {
         let compacted = self.applied.compacted;
         for (key, changes) in &part.keys {
             let versions = self.stored.entry(key.clone()).or_default();
             versions.extend(changes.iter().cloned());
             let before = versions.len();
-            if let Some(n) = versions.iter().rev().find(|v| v.at.main <= compacted).cloned() {
-                versions.retain(|v| {
-                    v.at > n.at
-                        || (v.at == n.at && !(n.is_tombstone() && n.at.main < compacted))
-                        || (v.at < n.at && n.at.main == compacted && v.at.main == compacted)
-                });
-            }
+            compact(versions, compacted);
             self.dropped += (before - versions.len()) as u64;
         }
+    }
+
+    /// Sweeps up to the compacted revision, in steps of random size, and does the same to what must be stored.
+    fn sweep(&mut self, base: &Base) -> u64 {
+        let compacted = self.applied.compacted;
+        let mut dropped = 0;
+        loop {
+            let rows_max = 1 + self.rng.below(20) as usize;
+            base.reserve_sweep(rows_max).unwrap();
+            let report = base.sweep(compacted, rows_max).unwrap();
+            base.snapshot().unwrap().verify().unwrap();
+            dropped += report.versions_dropped;
+            if report.done {
+                break;
+            }
+            assert!(report.rows_visited >= rows_max as u64);
+        }
+        let mut expected = 0;
+        for versions in self.stored.values_mut() {
+            expected += versions.len();
+            compact(versions, compacted);
+            expected -= versions.len();
+            let below: Vec<_> = versions.iter().filter(|v| v.at.main < compacted).collect();
+            assert!(below.len() <= 1 && below.iter().all(|v| !v.is_tombstone()));
+        }
+        assert_eq!(dropped, expected as u64);
+        dropped
     }
 
     fn check(&mut self, base: &Base) -> u64 {
@@ -162,6 +183,16 @@ impl Model {
     }
 }
 
+/// The rule, word for word, for all versions of a key.
+fn compact(versions: &mut Vec<Arc<Change>>, compacted: Revision) {
+    let Some(n) = versions.iter().rev().find(|v| v.at.main <= compacted).cloned() else { return };
+    versions.retain(|v| {
+        v.at > n.at
+            || (v.at == n.at && !(n.is_tombstone() && n.at.main < compacted))
+            || (v.at < n.at && n.at.main == compacted && v.at.main == compacted)
+    });
+}
+
 fn same(snapshot: &Snapshot, wanted: Option<&Arc<Change>>, got: Option<(RevisionPair, &Version)>, compacted: Revision) {
     let (wanted, (at, version)) = match (wanted, got) {
         // A deletion below the compacted revision may be gone.
@@ -187,7 +218,7 @@ fn same(snapshot: &Snapshot, wanted: Option<&Arc<Change>>, got: Option<(Revision
 
 #[test]
 fn random_flushes_read_as_a_model_that_keeps_everything() {
-    let (mut flushes, mut answers, mut dropped, mut crashes) = (0, 0, 0, 0);
+    let (mut flushes, mut answers, mut dropped, mut swept, mut crashes) = (0, 0, 0, 0, 0);
     for seed in 0..30 {
         println!("seed {seed}");
         let disk = MemoryDisk::new();
@@ -209,9 +240,13 @@ fn random_flushes_read_as_a_model_that_keeps_everything() {
                 base = reopen(&disk);
             }
             answers += model.check(&base);
+            if model.rng.below(3) == 0 {
+                swept += model.sweep(&base);
+                answers += model.check(&base);
+            }
         }
         dropped += model.dropped;
     }
-    println!("{flushes} flushes, {answers} answers, {dropped} versions dropped, {crashes} crashes");
-    assert!(flushes >= 600 && answers >= 100_000 && dropped >= 5000 && crashes >= 30);
+    println!("{flushes} flushes, {answers} answers, {dropped} versions dropped, {swept} swept, {crashes} crashes");
+    assert!(flushes >= 600 && answers >= 100_000 && dropped >= 5000 && swept >= 1000 && crashes >= 30);
 }
