@@ -221,11 +221,12 @@ impl Committer {
 
     fn publish(&mut self, effects: &Effects) {
         let log_bytes = self.log.size_bytes();
-        self.shared.lessor.learn(&effects.leases, self.shared.clock.monotonic());
         self.shared.publish(|head| {
             head.take_over(&self.state);
             head.log_bytes = log_bytes;
         });
+        // After publishing: whoever waits for a lease to end sees its keys gone.
+        self.shared.lessor.learn(&effects.leases, self.shared.clock.monotonic());
     }
 
     /// Slows down near the bound of `recent`, waits at it. False if there is no room and none is coming.

@@ -30,9 +30,6 @@ use crate::error::Error;
 use crate::log::frame_decode;
 use crate::types::{Digest, LogId, MemberId, Position, WriterId};
 
-/// The largest frame, in bytes.
-pub const MAX_FRAME_LEN: usize = 4 << 20;
-
 /// The bytes of a frame's header.
 pub const HEADER_LEN: usize = 100;
 /// The largest frame in bytes, header and checksums included.
@@ -183,6 +180,11 @@ impl FrameBuffer {
         self.fill(HEADER_CRC_AT, &header_crc.to_le_bytes());
         let crc = crc32fast::hash(&self.bytes);
         self.bytes.extend_from_slice(&crc.to_le_bytes());
+        &self.bytes
+    }
+
+    /// The bytes as they were stamped last.
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 

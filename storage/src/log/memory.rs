@@ -189,11 +189,11 @@ impl Shared {
             }
             Trick::Repeat { calls } => {
                 let position = self.place(frame);
-                self.send(frame, calls);
+                self.send(frame.bytes(), calls);
                 Ok(position)
             }
             Trick::Delay { calls } => {
-                self.send(frame, calls);
+                self.send(frame.stamp(self.id, Position(0)), calls);
                 Err(AppendError::Unknown)
             }
             Trick::Full => Err(AppendError::Full),
@@ -201,9 +201,8 @@ impl Shared {
     }
 
     /// Puts a frame under way; the call that sends it ticks as well.
-    fn send(&mut self, frame: &mut FrameBuffer, calls: u64) {
-        let bytes = Bytes::copy_from_slice(frame.stamp(self.id, Position(0)));
-        self.under_way.push((calls.saturating_add(1), bytes));
+    fn send(&mut self, frame: &[u8], calls: u64) {
+        self.under_way.push((calls.saturating_add(1), Bytes::copy_from_slice(frame)));
     }
 }
 

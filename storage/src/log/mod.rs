@@ -54,7 +54,7 @@ pub trait Log: Send {
     fn digest_before_first(&self) -> Option<Digest>;
     /// The position that the next frame gets, as far as known.
     fn end(&self) -> Position;
-    /// Stamps the frame with the log's id and its position, appends it and makes it durable. `digest` is the chain's value before
+    /// Stamps the frame with the log's id and its position, appends it and makes it durable; it stays stamped as the log holds it. `digest` is the chain's value before
     /// the frame, kept where a new segment needs it.
     fn append(&mut self, frame: &mut FrameBuffer, digest: Digest) -> Result<Position, AppendError>;
     /// The frames from `from` on, in order, at most about `max_bytes` of them (one at least if there is one). Empty at the end.

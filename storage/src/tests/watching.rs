@@ -84,7 +84,11 @@ fn a_watch_overtaken_by_compaction_is_ended_with_the_floor() {
     assert!(matches!(&messages[..], [WatchMessage::Refused { error: Error::WatchIdTaken(_), .. }, WatchMessage::Canceled { .. }]));
     // From the floor on everything is there.
     stream.create(WatchSpec { start: StartAt::Revision(8), ..spec("a") });
-    let messages = read_until(&stream, |message| matches!(message, WatchMessage::Events { .. }));
+    let mut count = 0;
+    let messages = read_until(&stream, |message| {
+        count += revisions(std::slice::from_ref(message)).len();
+        count == 4
+    });
     assert_eq!(revisions(&messages), [8, 9, 10, 11]);
 }
 
