@@ -16,7 +16,6 @@ mod tests;
 pub use local::{LocalLog, Recovery};
 pub use memory::{MemoryLog, Trick};
 
-
 /// Why a frame was not appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendError {

@@ -1,5 +1,6 @@
 //! The log on this machine's disk: write-ahead segment files in one directory.
 
+mod create;
 mod recover;
 mod sectors;
 mod segment;
@@ -23,6 +24,23 @@ use crate::types::{Digest, LogId, Position};
 
 pub use recover::Recovery;
 
+/// A write that reaches blocks which were only allocated so far goes on with zeros up to the next multiple of this.
+///
+/// The first write to an allocated block makes the file system commit its journal at the next sync. With steps, one append
+/// of many pays for that. Measured on ext4 on a virtual disk, two cores, other work going on: mean time of write and sync, and
+/// bytes that the disk wrote per append, segments made in four ways.
+///
+/// | frame | plain append | allocated | allocated, steps of 64 KiB | zeros written first |
+/// |---|---|---|---|---|
+/// | 512 B | 130 µs, 8.0 KiB | 130 µs, 4.6 KiB | 135 µs, 4.7 KiB | 112 µs, 4.7 KiB |
+/// | 4 KiB | 247 µs, 8.0 KiB | 214 µs, 8.0 KiB | 116 µs, 8.1 KiB | 124 µs, 8.2 KiB |
+/// | 64 KiB | 236 µs, 68 KiB | 251 µs, 68 KiB | 350 to 230 µs, 68 KiB | 158 µs, 128 KiB |
+/// | 256 KiB | 405 µs, 260 KiB | 417 µs, 260 KiB | 400 µs, 260 KiB | 228 µs, 512 KiB |
+///
+/// Zeros written first are faster for large frames, for twice the bytes and a stall of 100 ms per 64 MiB segment. Steps of
+/// 256 KiB gained nothing over 64 KiB for small frames and wrote 113 KiB per frame of 64 KiB.
+const AHEAD: u64 = 64 * 1024;
+
 /// Write-ahead files. One frame is in flight at a time: `append` returns after its sync.
 ///
 /// An error of anything that was begun is final: whether the disk took it cannot be known, and a second sync would prove
@@ -37,6 +55,8 @@ pub struct LocalLog {
     segments: Vec<Segment>,
     /// Where the next frame goes in the last segment.
     offset: u64,
+    /// How far blocks of the last segment were written by this process; beyond, they may be allocated only.
+    touched: u64,
     end: Position,
     /// The position after the last one read and its offset, so that reading on needs no walk.
     cursor: Option<(Position, u64)>,
@@ -47,31 +67,6 @@ pub struct LocalLog {
 }
 
 impl LocalLog {
-    /// Makes a log that begins at position 1. Errors: `NoSpace`; `Io`, also if there is a log with frames already.
-    pub fn create(fs: Arc<dyn FileSystem>, dir: &Path, id: LogId, segment_bytes: u64) -> Result<LocalLog, Error> {
-        LocalLog::create_at(fs, dir, id, segment_bytes, Position(1), Digest::default())
-    }
-
-    /// Makes a log that goes on at `first`, where the chain has reached `digest`, as after a restore. Errors: as `create`.
-    pub fn create_at(
-        fs: Arc<dyn FileSystem>,
-        dir: &Path,
-        id: LogId,
-        segment_bytes: u64,
-        first: Position,
-        digest: Digest,
-    ) -> Result<LocalLog, Error> {
-        fs.create_dir(dir).map_err(|error| error_at("creating", dir, &error))?;
-        remove_leftover(&*fs, dir, first)?;
-        let header = Header { log: id, first, digest, len: rounded(segment_bytes) };
-        let segment = segment::create(&*fs, dir, header).map_err(|none| match none {
-            NoSegment::Full => Error::NoSpace,
-            NoSegment::Failed(error) => error,
-        })?;
-        let recovery = Recovery { digest, ..Recovery::default() };
-        Ok(LocalLog::assemble(fs, dir, id, segment_bytes, (vec![segment], FRAMES_AT, first, recovery)))
-    }
-
     /// Opens a log: verifies every frame, then cuts a torn tail. `segment_bytes` is the length of segments to come.
     ///
     /// Errors: `Corrupt` and `LogMismatch` (another log's files, or a newer version's), with nothing changed; `Io`.
@@ -96,6 +91,7 @@ impl LocalLog {
             segment_bytes: rounded(segment_bytes),
             segments,
             offset,
+            touched: offset,
             end,
             cursor: None,
             failure: None,
@@ -144,6 +140,7 @@ impl LocalLog {
             segment::create(&*self.fs, &self.dir, header).map(|segment| {
                 self.segments.push(segment);
                 self.offset = FRAMES_AT;
+                self.touched = FRAMES_AT;
             })
         };
         made.map_err(|none| match none {
@@ -153,6 +150,18 @@ impl LocalLog {
                 AppendError::Final(error)
             }
         })
+    }
+
+    /// Adds zeros to the frame in `sectors` if it reaches untouched blocks; how far blocks are touched then.
+    fn zeros_ahead(&mut self, need: u64) -> u64 {
+        let frame_end = self.offset + need;
+        if frame_end <= self.touched {
+            return self.touched;
+        }
+        let end = frame_end.next_multiple_of(AHEAD).min(self.active().header.len).max(frame_end);
+        let zeros = usize::try_from(end - frame_end).unwrap_or(0);
+        self.sectors.resize(self.sectors.len() + zeros, 0);
+        end
     }
 
     /// The segment that holds `position`, and where in it the frame lies.
@@ -238,6 +247,7 @@ impl Log for LocalLog {
         self.make_room(need, digest)?;
         let position = self.end;
         sectors::spread(frame.stamp(self.id, position), &mut self.sectors);
+        let touched = self.zeros_ahead(need);
         let offset = self.offset;
         let segment = self.segments.last().expect("a log has one segment at least");
         let written = segment.file.write_at(offset, &self.sectors).and_then(|()| segment.file.sync());
@@ -245,6 +255,7 @@ impl Log for LocalLog {
             let error = error_at("appending to", &segment.path, &error);
             return self.fail(error).map_err(AppendError::Final);
         }
+        self.touched = touched;
         self.offset += need;
         self.end = position.next();
         Ok(position)
@@ -289,19 +300,4 @@ impl Log for LocalLog {
 /// A whole number of pages with room for one sector of a frame at least.
 fn rounded(bytes: u64) -> u64 {
     bytes.max(2 * FRAMES_AT).next_multiple_of(FRAMES_AT)
-}
-
-/// Removes what a creation that was cut short left: one segment of that name without frames. Anything else is refused.
-fn remove_leftover(fs: &dyn FileSystem, dir: &Path, first: Position) -> Result<(), Error> {
-    let found = recover::list(fs, dir)?;
-    if found.is_empty() {
-        return Ok(());
-    }
-    let path = dir.join(segment::name(first));
-    if found != [first] || !recover::is_without_frames(fs, &path)? {
-        let reason = format!("it holds a log already, with segments from position {}", found.first().unwrap_or(&first));
-        return Err(Error::Io { doing: format!("creating a log in {}", dir.display()), reason });
-    }
-    let gone = fs.remove(&path).and_then(|()| fs.sync_dir(dir));
-    gone.map_err(|error| error_at("removing", &path, &error))
 }

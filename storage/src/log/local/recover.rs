@@ -185,7 +185,10 @@ impl Walk {
             return damaged(bad);
         }
         if self.position != to.header.first {
-            return damaged(format!("it ends before position {}, the next begins at {}", self.position, to.header.first));
+            return damaged(format!(
+                "it ends before position {}, the next begins at {}",
+                self.position, to.header.first
+            ));
         }
         if self.digest != to.header.digest {
             let reason = format!("digest {:?}, the segments before it give {:?}", to.header.digest, self.digest);

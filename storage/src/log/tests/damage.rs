@@ -98,7 +98,10 @@ fn a_missing_a_misnamed_and_a_shortened_segment_are_corrupt() {
         let short = make();
         short.disk.open(&file(first), OpenMode::ReadWrite).unwrap().set_len(len).unwrap();
         let message = refuse(&short.disk);
-        assert!(message.contains(&format!("{first:016}.log")) && message.contains(&format!("offset {len}")), "{message}");
+        assert!(
+            message.contains(&format!("{first:016}.log")) && message.contains(&format!("offset {len}")),
+            "{message}"
+        );
     }
 
     let strange = make();
