@@ -1,9 +1,13 @@
 //! How long a sync takes, and what it writes, for several ways of laying a segment down; run by hand.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::{ID, frame};
 use crate::fs::{File, FileSystem, OpenMode, RealFs};
+use crate::log::{LocalLog, Log};
+use crate::types::Digest;
 
 const APPENDS: usize = 2000;
 const BYTES: usize = 48 << 20;
@@ -72,5 +76,26 @@ fn ways_to_lay_a_segment_down() {
             let zeros = vec![0; 1 << 20];
             (0..size >> 20).for_each(|at| file.write_at(at << 20, &zeros).unwrap());
         });
+    }
+}
+
+#[test]
+#[ignore = "a measurement of this machine's disk"]
+fn appending_and_opening_a_log() {
+    for (len, appends) in [(300, 4000), (4000, 4000), (256_000, 400)] {
+        let root = tempfile::tempdir_in(".").unwrap();
+        let mut log = LocalLog::create(Arc::new(RealFs), root.path(), ID, 16 << 20).unwrap();
+        let mut digest = Digest::default();
+        let start = Instant::now();
+        for number in 1..=appends {
+            let mut frame = frame(number, 1, len);
+            let position = log.append(&mut frame, digest).unwrap();
+            digest = digest.chain(frame.stamp(ID, position));
+        }
+        let appended = start.elapsed() / u32::try_from(appends).unwrap();
+        let start = Instant::now();
+        let log = LocalLog::open(Arc::new(RealFs), root.path(), ID, 16 << 20).unwrap();
+        let (opened, read) = (start.elapsed(), log.bytes_read());
+        println!("{len:>7} B: {appended:.1?} an append; opened {appends} frames, {read} bytes read, in {opened:.1?}");
     }
 }
