@@ -16,7 +16,6 @@ mod tests;
 pub use local::{LocalLog, Recovery};
 pub use memory::{MemoryLog, Trick};
 
-
 /// Why a frame was not appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendError {
@@ -57,7 +56,8 @@ pub trait Log: Send {
     /// Stamps the frame with the log's id and its position, appends it and makes it durable; it stays stamped as the log holds it. `digest` is the chain's value before
     /// the frame, kept where a new segment needs it.
     fn append(&mut self, frame: &mut FrameBuffer, digest: Digest) -> Result<Position, AppendError>;
-    /// The frames from `from` on, in order, at most about `max_bytes` of them (one at least if there is one). Empty at the end.
+    /// The frames from `from` on, in order, at most about `max_bytes` of them (one at least if there is one). Empty at the end and
+    /// beyond it. Errors: `LogMismatch` below `first`.
     fn read(&mut self, from: Position, max_bytes: usize) -> Result<Vec<StoredFrame>, Error>;
     /// Forgets whole segments below `below`, oldest first.
     fn trim(&mut self, below: Position) -> Result<(), Error>;

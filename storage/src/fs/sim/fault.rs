@@ -44,7 +44,7 @@ pub enum FaultKind {
     Io,
     /// No room; nothing was done.
     NoSpace,
-    /// An input/output error after a part was done: some sectors of a write were taken; of a sync some reached the disk, and
+    /// An input/output error after a part was done: the first sectors of a write were taken; of a sync some reached the disk, and
     /// the rest counts as clean although it did not, as kernels do it. Else like `Io`.
     Partial,
     /// The process dies before the operation: this one and all later ones fail.

@@ -91,7 +91,9 @@ impl File for SimFile {
         self.writable()?;
         self.require_room(&state, offset, len)?;
         if met == Some(FaultKind::Partial) {
-            let taken = usize::try_from(state.random.below(len + 1)).unwrap_or(0);
+            // A kernel stops between blocks, never within one.
+            let end = (offset + state.random.below(len + 1)) / 512 * 512;
+            let taken = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
             locked(&self.node).write(offset, data.get(..taken).unwrap_or(data));
             return Err(fault::error_of(FaultKind::Partial));
         }

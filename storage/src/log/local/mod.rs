@@ -1,5 +1,8 @@
 //! The log on this machine's disk: write-ahead segment files in one directory.
 
+mod create;
+mod plan;
+mod read;
 mod recover;
 mod sectors;
 mod segment;
@@ -10,18 +13,31 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::error::Error;
 use crate::fs::FileSystem;
 use crate::log::frame::{FrameBuffer, MAX_FRAME_LEN};
-use crate::log::local::recover::place;
 use crate::log::local::segment::{FRAMES_AT, Header, NoSegment, Segment, error_at};
-use crate::log::local::window::Window;
 use crate::log::{AppendError, Log, StoredFrame};
 use crate::types::{Digest, LogId, Position};
 
-pub use recover::Recovery;
+pub use plan::Recovery;
+
+/// A write that reaches blocks which were only allocated so far goes on with zeros up to the next multiple of this.
+///
+/// The first write to an allocated block makes the file system commit its journal at the next sync. With steps, one append
+/// of many pays for that. Measured on ext4 on a virtual disk, two cores, other work going on: mean time of write and sync, and
+/// bytes that the disk wrote per append, segments made in four ways.
+///
+/// | frame | plain append | allocated | allocated, steps of 64 KiB | zeros written first |
+/// |---|---|---|---|---|
+/// | 512 B | 130 µs, 8.0 KiB | 130 µs, 4.6 KiB | 135 µs, 4.7 KiB | 112 µs, 4.7 KiB |
+/// | 4 KiB | 247 µs, 8.0 KiB | 214 µs, 8.0 KiB | 116 µs, 8.1 KiB | 124 µs, 8.2 KiB |
+/// | 64 KiB | 236 µs, 68 KiB | 251 µs, 68 KiB | 350 to 230 µs, 68 KiB | 158 µs, 128 KiB |
+/// | 256 KiB | 405 µs, 260 KiB | 417 µs, 260 KiB | 400 µs, 260 KiB | 228 µs, 512 KiB |
+///
+/// Zeros written first are faster for large frames, for twice the bytes and a stall of 100 ms per 64 MiB segment. Steps of
+/// 256 KiB gained nothing over 64 KiB for small frames and wrote 113 KiB per frame of 64 KiB.
+const AHEAD: u64 = 64 * 1024;
 
 /// Write-ahead files. One frame is in flight at a time: `append` returns after its sync.
 ///
@@ -37,6 +53,8 @@ pub struct LocalLog {
     segments: Vec<Segment>,
     /// Where the next frame goes in the last segment.
     offset: u64,
+    /// How far blocks of the last segment were written by this process; beyond, they may be allocated only.
+    touched: u64,
     end: Position,
     /// The position after the last one read and its offset, so that reading on needs no walk.
     cursor: Option<(Position, u64)>,
@@ -47,31 +65,6 @@ pub struct LocalLog {
 }
 
 impl LocalLog {
-    /// Makes a log that begins at position 1. Errors: `NoSpace`; `Io`, also if there is a log with frames already.
-    pub fn create(fs: Arc<dyn FileSystem>, dir: &Path, id: LogId, segment_bytes: u64) -> Result<LocalLog, Error> {
-        LocalLog::create_at(fs, dir, id, segment_bytes, Position(1), Digest::default())
-    }
-
-    /// Makes a log that goes on at `first`, where the chain has reached `digest`, as after a restore. Errors: as `create`.
-    pub fn create_at(
-        fs: Arc<dyn FileSystem>,
-        dir: &Path,
-        id: LogId,
-        segment_bytes: u64,
-        first: Position,
-        digest: Digest,
-    ) -> Result<LocalLog, Error> {
-        fs.create_dir(dir).map_err(|error| error_at("creating", dir, &error))?;
-        remove_leftover(&*fs, dir, first)?;
-        let header = Header { log: id, first, digest, len: rounded(segment_bytes) };
-        let segment = segment::create(&*fs, dir, header).map_err(|none| match none {
-            NoSegment::Full => Error::NoSpace,
-            NoSegment::Failed(error) => error,
-        })?;
-        let recovery = Recovery { digest, ..Recovery::default() };
-        Ok(LocalLog::assemble(fs, dir, id, segment_bytes, (vec![segment], FRAMES_AT, first, recovery)))
-    }
-
     /// Opens a log: verifies every frame, then cuts a torn tail. `segment_bytes` is the length of segments to come.
     ///
     /// Errors: `Corrupt` and `LogMismatch` (another log's files, or a newer version's), with nothing changed; `Io`.
@@ -96,6 +89,7 @@ impl LocalLog {
             segment_bytes: rounded(segment_bytes),
             segments,
             offset,
+            touched: offset,
             end,
             cursor: None,
             failure: None,
@@ -144,6 +138,7 @@ impl LocalLog {
             segment::create(&*self.fs, &self.dir, header).map(|segment| {
                 self.segments.push(segment);
                 self.offset = FRAMES_AT;
+                self.touched = FRAMES_AT;
             })
         };
         made.map_err(|none| match none {
@@ -155,60 +150,16 @@ impl LocalLog {
         })
     }
 
-    /// The segment that holds `position`, and where in it the frame lies.
-    fn locate(&mut self, position: Position) -> Result<(usize, u64), Error> {
-        let number = self.segments.partition_point(|segment| segment.header.first <= position).saturating_sub(1);
-        if let Some((next, offset)) = self.cursor
-            && next == position
-        {
-            return Ok((number, offset));
+    /// Adds zeros to the frame in `sectors` if it reaches untouched blocks; how far blocks are touched then.
+    fn zeros_ahead(&mut self, need: u64) -> u64 {
+        let frame_end = self.offset + need;
+        if frame_end <= self.touched {
+            return self.touched;
         }
-        let mut at = self.segments.get(number).map_or(position, |segment| segment.header.first);
-        let mut offset = FRAMES_AT;
-        let Some(mut window) = self.window(number)? else { return Ok((number, offset)) };
-        while at < position {
-            let head = window.head(offset)?.map_err(|reason| self.damage(number, offset, reason))?;
-            offset += sectors::stretch(head.len) as u64;
-            at = at.next();
-        }
-        self.bytes_read += window.bytes_read;
-        Ok((number, offset))
-    }
-
-    fn window(&self, number: usize) -> Result<Option<Window>, Error> {
-        self.segments.get(number).map(|segment| Window::new(segment.file.clone(), &segment.path)).transpose()
-    }
-
-    fn damage(&self, number: usize, offset: u64, reason: String) -> Error {
-        let path = self.segments.get(number).map_or(self.dir.as_path(), |segment| segment.path.as_path());
-        Error::corrupt(place(path, offset), reason)
-    }
-
-    /// Reads frames of one segment into `frames`; the position after the last.
-    fn read_segment(
-        &mut self,
-        from: Position,
-        budget: &mut usize,
-        frames: &mut Vec<StoredFrame>,
-    ) -> Result<Position, Error> {
-        let (number, mut offset) = self.locate(from)?;
-        let after = self.segments.get(number + 1).map_or(self.end, |next| next.header.first);
-        let Some(mut window) = self.window(number)? else { return Ok(after) };
-        let mut position = from;
-        while position < after && (frames.is_empty() || *budget > 0) {
-            let found = window.frame(offset)?.map_err(|reason| self.damage(number, offset, reason))?;
-            if found.head.position != position || found.head.log != self.id {
-                return Err(self.damage(number, offset, format!("frame {}, expected {position}", found.head.position)));
-            }
-            *budget = budget.saturating_sub(found.bytes.len());
-            frames.push(StoredFrame { position, bytes: Bytes::from(found.bytes) });
-            offset = found.next;
-            position = position.next();
-        }
-        self.bytes_read += window.bytes_read;
-        let next = if position < after { offset } else { FRAMES_AT };
-        self.cursor = (position < self.end).then_some((position, next));
-        Ok(position)
+        let end = frame_end.next_multiple_of(AHEAD).min(self.active().header.len).max(frame_end);
+        let zeros = usize::try_from(end - frame_end).unwrap_or(0);
+        self.sectors.resize(self.sectors.len() + zeros, 0);
+        end
     }
 }
 
@@ -238,6 +189,7 @@ impl Log for LocalLog {
         self.make_room(need, digest)?;
         let position = self.end;
         sectors::spread(frame.stamp(self.id, position), &mut self.sectors);
+        let touched = self.zeros_ahead(need);
         let offset = self.offset;
         let segment = self.segments.last().expect("a log has one segment at least");
         let written = segment.file.write_at(offset, &self.sectors).and_then(|()| segment.file.sync());
@@ -245,6 +197,7 @@ impl Log for LocalLog {
             let error = error_at("appending to", &segment.path, &error);
             return self.fail(error).map_err(AppendError::Final);
         }
+        self.touched = touched;
         self.offset += need;
         self.end = position.next();
         Ok(position)
@@ -252,17 +205,7 @@ impl Log for LocalLog {
 
     fn read(&mut self, from: Position, max_bytes: usize) -> Result<Vec<StoredFrame>, Error> {
         self.usable()?;
-        if from < self.first() {
-            let reason = format!("it was trimmed, the log begins at {}", self.first());
-            return Err(Error::LogMismatch { position: from, reason });
-        }
-        let mut frames = Vec::new();
-        let mut budget = max_bytes;
-        let mut position = from;
-        while position < self.end && (frames.is_empty() || budget > 0) {
-            position = self.read_segment(position, &mut budget, &mut frames)?;
-        }
-        Ok(frames)
+        self.read_frames(from, max_bytes)
     }
 
     fn trim(&mut self, below: Position) -> Result<(), Error> {
@@ -289,19 +232,4 @@ impl Log for LocalLog {
 /// A whole number of pages with room for one sector of a frame at least.
 fn rounded(bytes: u64) -> u64 {
     bytes.max(2 * FRAMES_AT).next_multiple_of(FRAMES_AT)
-}
-
-/// Removes what a creation that was cut short left: one segment of that name without frames. Anything else is refused.
-fn remove_leftover(fs: &dyn FileSystem, dir: &Path, first: Position) -> Result<(), Error> {
-    let found = recover::list(fs, dir)?;
-    if found.is_empty() {
-        return Ok(());
-    }
-    let path = dir.join(segment::name(first));
-    if found != [first] || !recover::is_without_frames(fs, &path)? {
-        let reason = format!("it holds a log already, with segments from position {}", found.first().unwrap_or(&first));
-        return Err(Error::Io { doing: format!("creating a log in {}", dir.display()), reason });
-    }
-    let gone = fs.remove(&path).and_then(|()| fs.sync_dir(dir));
-    gone.map_err(|error| error_at("removing", &path, &error))
 }

@@ -44,12 +44,7 @@ pub(super) fn judge(window: &mut Window, offset: u64, log: LogId, position: Posi
 }
 
 /// Where the frame would end. Its header lies in the one sector that was written, so it must be good.
-fn reach(
-    window: &mut Window,
-    offset: u64,
-    log: LogId,
-    position: Position,
-) -> Result<Result<u64, String>, Error> {
+fn reach(window: &mut Window, offset: u64, log: LogId, position: Position) -> Result<Result<u64, String>, Error> {
     let head = match window.head(offset)? {
         Ok(head) => head,
         Err(reason) => return Ok(Err(reason)),
@@ -88,7 +83,9 @@ fn scan(window: &mut Window, offset: u64, reach: u64) -> Result<Tail, Error> {
     Ok(match (touched == offset, missing) {
         (true, _) => Tail::Clean,
         (false, true) => Tail::Torn(offset..touched),
-        (false, false) => damaged(offset, "every sector of the frame was written, but it does not hold what was written"),
+        (false, false) => {
+            damaged(offset, "every sector of the frame was written, but it does not hold what was written")
+        }
     })
 }
 

@@ -112,6 +112,27 @@ fn a_power_cut_while_a_torn_frame_is_cut_is_cut_again() {
 }
 
 #[test]
+fn a_small_frame_after_a_large_torn_one_leaves_nothing_of_it() {
+    let disk = SimFs::new();
+    let fs = Arc::new(disk.clone());
+    let mut log = LocalLog::create(fs.clone(), dir(), ID, 1 << 20).unwrap();
+    disk.inject(Fault::new(FaultKind::Freeze, 1).on(Op::Sync));
+    log.append(&mut frame(1, 1, 300_000), Default::default()).unwrap_err();
+    let mut cut = 0;
+    for seed in 0..50 {
+        let torn = disk.crash(CrashStyle::Sectors, seed);
+        let mut log = open(&torn).unwrap();
+        cut += u64::from(log.recovery().cut.is_some());
+        if log.end() == Position(1) {
+            assert!(torn.contents(file(1)).unwrap()[4096..].iter().all(|byte| *byte == 0));
+            log.append(&mut frame(1, 1, 10), Default::default()).unwrap();
+        }
+        assert_eq!(open(&torn.crash(CrashStyle::KeepNone, 0)).unwrap().end(), Position(2));
+    }
+    assert!(cut > 20);
+}
+
+#[test]
 fn a_power_cut_while_a_segment_is_made_leaves_a_log_that_opens() {
     let mut tried = 0;
     for nth in 1..=7 {

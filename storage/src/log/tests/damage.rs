@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::fs::sim::{Prng, SimFs};
 use crate::fs::{FileSystem, OpenMode};
 use crate::log::Log;
+use crate::types::Position;
 
 /// Opening is refused as corrupt, and no byte and no name is changed by it.
 fn refuse(disk: &SimFs) -> String {
@@ -98,8 +99,15 @@ fn a_missing_a_misnamed_and_a_shortened_segment_are_corrupt() {
         let short = make();
         short.disk.open(&file(first), OpenMode::ReadWrite).unwrap().set_len(len).unwrap();
         let message = refuse(&short.disk);
-        assert!(message.contains(&format!("{first:016}.log")) && message.contains(&format!("offset {len}")), "{message}");
+        assert!(
+            message.contains(&format!("{first:016}.log")) && message.contains(&format!("offset {len}")),
+            "{message}"
+        );
     }
+
+    let ahead = make();
+    ahead.disk.open(&file(99), OpenMode::CreateNew).unwrap().allocate(0, SEGMENT).unwrap();
+    assert!(refuse(&ahead.disk).contains("no header, and the ones before it end at 13"));
 
     let strange = make();
     strange.disk.open(&dir().join("7.log"), OpenMode::CreateNew).unwrap();
@@ -119,6 +127,46 @@ fn another_history_in_an_older_segment_breaks_the_chain() {
     bench.disk.damage(file(4), 4096, &foreign[4096..]).unwrap();
     let message = refuse(&bench.disk);
     assert!(message.contains("0000000000000007.log at offset 0") && message.contains("digest"), "{message}");
+}
+
+/// The sectors of a frame, as they lie on the disk.
+fn sectors(position: u64, len: usize) -> Vec<[u8; 512]> {
+    let bytes = frame(position, 0, len).stamp(ID, Position(position)).to_vec();
+    let lay = |(number, piece): (usize, &[u8])| {
+        let mut sector = [0; 512];
+        sector[0] = if number == 0 { 0xa5 } else { 0x5a };
+        sector[1..=piece.len()].copy_from_slice(piece);
+        sector
+    };
+    bytes.chunks(511).enumerate().map(lay).collect()
+}
+
+#[test]
+fn what_one_torn_write_cannot_have_left_is_corrupt() {
+    // What lies from the first free sector on; `None` is zeros.
+    let check = |sectors: &[Option<[u8; 512]>], wanted: Option<&str>| {
+        let bench = Bench::with(&[100]);
+        for (at, sector) in sectors.iter().enumerate().filter_map(|(at, sector)| Some((at as u64, (*sector)?))) {
+            bench.disk.damage(file(1), 4608 + at * 512, &sector).unwrap();
+        }
+        match wanted {
+            Some(wanted) => assert!(refuse(&bench.disk).contains(wanted), "{wanted}"),
+            None => _ = check_image(&bench.disk, &bench.acknowledged),
+        }
+    };
+    let (second, third, ninth) = (sectors(2, 1200), sectors(3, 10), sectors(9, 1200));
+    let mut newer = second[0];
+    newer[0] = 0x5b;
+    check(&[Some(second[0]), None, Some(second[2])], None);
+    check(&[None, Some(second[1])], None);
+    check(&[Some(second[0]), None, Some(second[2]), Some(second[2])], Some("follows at offset 6144 is not"));
+    check(&[Some(second[0]), None, None, Some(third[0])], Some("the frame at position 3 follows at offset 6144"));
+    check(&[None, None, None, Some(third[0])], Some("the frame at position 3 follows"));
+    check(&[Some(second[0]), None, Some(third[0])], Some("the frame at position 3 follows"));
+    check(&[Some(ninth[0]), None, Some(ninth[2])], Some("at position 9, expected"));
+    check(&[Some(second[1]), None, None], Some("no frame begins here"));
+    check(&[Some(newer), None, None], Some("no frame begins here"));
+    check(&[Some(ninth[0]), Some(ninth[1]), Some(ninth[2])], Some("frame 9 of log"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Bench, ID, SEGMENT, check_image, contents, dir, file, frame, header, open, read_all};
 use crate::error::Error;
 use crate::fs::sim::CrashStyle;
-use crate::fs::{FileSystem, SimFs};
+use crate::fs::{FileSystem, RealFs, SimFs};
 use crate::log::frame::{FrameBuffer, MAX_FRAME_LEN};
 use crate::log::{AppendError, LocalLog, Log};
 use crate::types::{Digest, LogId, Position};
@@ -162,4 +162,23 @@ fn the_header_of_a_segment_is_pinned() {
     assert_eq!(bytes[56..60], crc32fast::hash(&bytes[..56]).to_le_bytes());
     assert!(bytes[60..4096].iter().all(|byte| *byte == 0));
     assert_eq!((bytes[4096], bytes[4608], &bytes[4097..4101]), (0xa5, 0x5a, &b"SPF1"[..]));
+}
+
+#[test]
+fn the_log_works_on_a_real_disk() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("log");
+    let mut log = LocalLog::create(Arc::new(RealFs), &dir, ID, 1 << 20).unwrap();
+    let mut digest = Digest::default();
+    for number in 1..=30 {
+        let mut frame = frame(number, 0, 100_000);
+        let position = log.append(&mut frame, digest).unwrap();
+        digest = digest.chain(frame.stamp(ID, position));
+    }
+    log.trim(Position(12)).unwrap();
+    let before = read_all(&mut log);
+    drop(log);
+    let mut log = LocalLog::open(Arc::new(RealFs), &dir, ID, 1 << 20).unwrap();
+    assert_eq!((log.first(), log.end(), log.recovery().digest), (Position(10 + 1), Position(31), digest));
+    assert_eq!(read_all(&mut log), before);
 }

@@ -1,12 +1,16 @@
-//! How long a sync takes, and what it writes, for three ways of laying a segment down; run by hand.
+//! How long a sync takes, and what it writes, for several ways of laying a segment down; run by hand.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::{ID, frame};
 use crate::fs::{File, FileSystem, OpenMode, RealFs};
+use crate::log::{LocalLog, Log};
+use crate::types::Digest;
 
 const APPENDS: usize = 2000;
-const SEGMENT: u64 = 64 << 20;
+const BYTES: usize = 48 << 20;
 
 /// The bytes that this process made the system write to disks.
 fn written() -> u64 {
@@ -19,32 +23,40 @@ fn written() -> u64 {
 fn disk_sectors() -> u64 {
     let stats = std::fs::read_to_string("/proc/diskstats").unwrap();
     let disks = stats.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    disks.filter(|line| line[2].starts_with('v') || line[2].starts_with('n') || line[2].starts_with('s')).map(|line| line[9].parse::<u64>().unwrap()).sum()
+    let whole = disks.filter(|line| ["vda", "sda", "nvme0n1"].contains(&line[2]));
+    whole.map(|line| line[9].parse::<u64>().unwrap()).sum()
 }
 
-fn measure(name: &str, dir: &Path, len: usize, prepare: impl FnOnce(&dyn File)) {
+/// How far each write may go on with zeros: to the next multiple of this; 1 is not at all.
+fn measure(name: &str, dir: &Path, len: usize, ahead: usize, prepare: impl FnOnce(&dyn File, u64)) {
+    let appends = APPENDS.min(BYTES / len);
     let file = RealFs.open(&dir.join(name), OpenMode::CreateNew).unwrap();
     let (bytes, sectors, start) = (written(), disk_sectors(), Instant::now());
-    prepare(&*file);
+    prepare(&*file, (appends * len).next_multiple_of(1 << 20) as u64);
     file.sync().unwrap();
     RealFs.sync_dir(dir).unwrap();
     let prepared = start.elapsed();
-    let data = vec![0xa5; len];
-    let mut times: Vec<Duration> = (0..APPENDS.min(SEGMENT as usize / len))
-        .map(|number| {
-            let start = Instant::now();
-            file.write_at((number * len) as u64, &data).unwrap();
-            file.sync().unwrap();
-            start.elapsed()
-        })
-        .collect();
+    let mut data = vec![0xa5; len];
+    let mut zeroed = 0;
+    let mut times = Vec::new();
+    for offset in (0..appends * len).step_by(len) {
+        let start = Instant::now();
+        data.truncate(len);
+        if offset + len > zeroed {
+            zeroed = (offset + len).next_multiple_of(ahead);
+            data.resize(zeroed - offset, 0);
+        }
+        file.write_at(offset as u64, &data).unwrap();
+        file.sync().unwrap();
+        times.push(start.elapsed());
+    }
     times.sort_unstable();
     let (middle, late) = (times[times.len() / 2], times[times.len() * 99 / 100]);
     let mean = times.iter().sum::<Duration>() / times.len() as u32;
     let per = |total: u64| total / times.len() as u64;
     println!(
-        "{name:>10} {len:>7} B: prepare {prepared:>9.1?}, mean {mean:>7.1?}, median {middle:>7.1?}, p99 {late:>8.1?}, \
-         {} B by the process, {} B by the disk per append",
+        "{len:>7} B {name:>10}: prepare {prepared:>9.1?}, mean {mean:>7.1?}, median {middle:>7.1?}, p99 {late:>8.1?}, \
+         {:>7} B by the process, {:>7} B by the disk per append",
         per(written() - bytes),
         per((disk_sectors() - sectors) * 512)
     );
@@ -52,15 +64,38 @@ fn measure(name: &str, dir: &Path, len: usize, prepare: impl FnOnce(&dyn File)) 
 
 #[test]
 #[ignore = "a measurement of this machine's disk"]
-fn three_ways_to_lay_a_segment_down() {
+fn ways_to_lay_a_segment_down() {
     for len in [512, 4096, 65_536, 262_144] {
         let dir = tempfile::tempdir_in(".").unwrap();
-        measure("append", dir.path(), len, |_| ());
-        measure("fallocate", dir.path(), len, |file| file.allocate(0, SEGMENT).unwrap());
-        measure("zeros", dir.path(), len, |file| {
-            file.allocate(0, SEGMENT).unwrap();
+        measure("append", dir.path(), len, 1, |_, _| ());
+        measure("fallocate", dir.path(), len, 1, |file, size| file.allocate(0, size).unwrap());
+        measure("64K steps", dir.path(), len, 64 << 10, |file, size| file.allocate(0, size).unwrap());
+        measure("256K steps", dir.path(), len, 256 << 10, |file, size| file.allocate(0, size).unwrap());
+        measure("zeros", dir.path(), len, 1, |file, size| {
+            file.allocate(0, size).unwrap();
             let zeros = vec![0; 1 << 20];
-            (0..SEGMENT >> 20).for_each(|at| file.write_at(at << 20, &zeros).unwrap());
+            (0..size >> 20).for_each(|at| file.write_at(at << 20, &zeros).unwrap());
         });
+    }
+}
+
+#[test]
+#[ignore = "a measurement of this machine's disk"]
+fn appending_and_opening_a_log() {
+    for (len, appends) in [(300, 4000), (4000, 4000), (256_000, 400)] {
+        let root = tempfile::tempdir_in(".").unwrap();
+        let mut log = LocalLog::create(Arc::new(RealFs), root.path(), ID, 16 << 20).unwrap();
+        let mut digest = Digest::default();
+        let start = Instant::now();
+        for number in 1..=appends {
+            let mut frame = frame(number, 1, len);
+            let position = log.append(&mut frame, digest).unwrap();
+            digest = digest.chain(frame.stamp(ID, position));
+        }
+        let appended = start.elapsed() / u32::try_from(appends).unwrap();
+        let start = Instant::now();
+        let log = LocalLog::open(Arc::new(RealFs), root.path(), ID, 16 << 20).unwrap();
+        let (opened, read) = (start.elapsed(), log.bytes_read());
+        println!("{len:>7} B: {appended:.1?} an append; opened {appends} frames, {read} bytes read, in {opened:.1?}");
     }
 }

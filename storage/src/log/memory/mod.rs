@@ -1,39 +1,19 @@
 //! A log in memory for simulations: it can do what a log service far away does on a bad day.
 
-use std::collections::VecDeque;
+mod shared;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use crate::error::Error;
 use crate::fs::sim::Prng;
-use crate::log::frame::{Frame, FrameBuffer, MAX_FRAME_LEN};
+use crate::log::frame::{FrameBuffer, MAX_FRAME_LEN};
+use crate::log::memory::shared::{Shared, decoded, stamped};
 use crate::log::{AppendError, Log, StoredFrame};
 use crate::types::{Digest, LogId, Position};
 
-/// What happens to an append to come. One trick is used up by each append, in the order in which they were given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trick {
-    /// Nothing special.
-    None,
-    /// The answer is `Unknown`; the frame is in the log or is not.
-    LoseAnswer {
-        /// Whether it is.
-        appended: bool,
-    },
-    /// The answer is good, and a copy of the frame arrives later, at a position of its own.
-    Repeat {
-        /// After so many further calls of `append` or `read`; 0 is at once.
-        calls: u64,
-    },
-    /// The answer is `Unknown`, and the frame arrives later, after frames that were appended after it.
-    Delay {
-        /// After so many further calls of `append` or `read`.
-        calls: u64,
-    },
-    /// The answer is `Full`, once.
-    Full,
-}
+pub use shared::Trick;
 
 /// A log in memory. Clones are handles to the same one, as processes that are started again hold them.
 #[derive(Clone, Debug)]
@@ -41,36 +21,10 @@ pub struct MemoryLog {
     shared: Arc<Mutex<Shared>>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    id: LogId,
-    first: Position,
-    before_first: Digest,
-    frames: VecDeque<Bytes>,
-    full: bool,
-    failure: Option<Error>,
-    tricks: VecDeque<Trick>,
-    /// Frames under way, with the calls that are still to come before they arrive.
-    under_way: Vec<(u64, Bytes)>,
-    /// A generator and the percentage of appends that get a trick.
-    chaos: Option<(Prng, u64)>,
-}
-
 impl MemoryLog {
     /// An empty log that begins at position 1.
     pub fn new(id: LogId) -> MemoryLog {
-        let shared = Shared {
-            id,
-            first: Position(1),
-            before_first: Digest::default(),
-            frames: VecDeque::new(),
-            full: false,
-            failure: None,
-            tricks: VecDeque::new(),
-            under_way: Vec::new(),
-            chaos: None,
-        };
-        MemoryLog { shared: Arc::new(Mutex::new(shared)) }
+        MemoryLog { shared: Arc::new(Mutex::new(Shared::new(id))) }
     }
 
     /// Plays a trick on the next append that has none yet.
@@ -124,85 +78,6 @@ impl MemoryLog {
     fn lock(&self) -> MutexGuard<'_, Shared> {
         // A test that panicked elsewhere leaves the log as usable as it was.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shared {
-    fn end(&self) -> Position {
-        Position(self.first.0 + self.frames.len() as u64)
-    }
-
-    fn frame_mut(&mut self, position: Position) -> Option<&mut Bytes> {
-        let number = position.0.checked_sub(self.first.0)?;
-        self.frames.get_mut(usize::try_from(number).ok()?)
-    }
-
-    fn usable(&self) -> Result<(), Error> {
-        self.failure.clone().map_or(Ok(()), Err)
-    }
-
-    fn place(&mut self, frame: &mut FrameBuffer) -> Position {
-        let position = self.end();
-        let bytes = Bytes::copy_from_slice(frame.stamp(self.id, position));
-        self.frames.push_back(bytes);
-        position
-    }
-
-    /// One call went by: what is due arrives, in the order in which it was sent.
-    fn tick(&mut self) {
-        let waiting = std::mem::take(&mut self.under_way);
-        for (calls, bytes) in waiting {
-            if calls > 1 {
-                self.under_way.push((calls - 1, bytes));
-            } else {
-                let position = self.end();
-                self.frames.push_back(stamped(&decoded(&bytes), self.id, position));
-            }
-        }
-    }
-
-    fn next_trick(&mut self) -> Trick {
-        if let Some(trick) = self.tricks.pop_front() {
-            return trick;
-        }
-        let Some((random, percent)) = &mut self.chaos else { return Trick::None };
-        if !random.chance(*percent) {
-            return Trick::None;
-        }
-        match random.below(5) {
-            0 => Trick::LoseAnswer { appended: true },
-            1 => Trick::LoseAnswer { appended: false },
-            2 => Trick::Repeat { calls: random.below(4) },
-            3 => Trick::Delay { calls: 1 + random.below(4) },
-            _ => Trick::Full,
-        }
-    }
-
-    fn append(&mut self, frame: &mut FrameBuffer, trick: Trick) -> Result<Position, AppendError> {
-        match trick {
-            Trick::None => Ok(self.place(frame)),
-            Trick::LoseAnswer { appended } => {
-                if appended {
-                    self.place(frame);
-                }
-                Err(AppendError::Unknown)
-            }
-            Trick::Repeat { calls } => {
-                let position = self.place(frame);
-                self.send(frame.bytes(), calls);
-                Ok(position)
-            }
-            Trick::Delay { calls } => {
-                self.send(frame.stamp(self.id, Position(0)), calls);
-                Err(AppendError::Unknown)
-            }
-            Trick::Full => Err(AppendError::Full),
-        }
-    }
-
-    /// Puts a frame under way; the call that sends it ticks as well.
-    fn send(&mut self, frame: &[u8], calls: u64) {
-        self.under_way.push((calls.saturating_add(1), Bytes::copy_from_slice(frame)));
     }
 }
 
@@ -275,17 +150,4 @@ impl Log for MemoryLog {
     fn size_bytes(&self) -> u64 {
         self.lock().frames.iter().map(|bytes| bytes.len() as u64).sum()
     }
-}
-
-fn decoded(bytes: &Bytes) -> Frame {
-    Frame::decode(bytes).expect("the log holds what it stamped itself")
-}
-
-/// The same header and records, at another place.
-fn stamped(frame: &Frame, id: LogId, position: Position) -> Bytes {
-    let mut buffer = FrameBuffer::new(&frame.header);
-    for record in &frame.records {
-        buffer.push(record.kind, |payload| payload.extend_from_slice(&record.payload));
-    }
-    Bytes::copy_from_slice(buffer.stamp(id, position))
 }
