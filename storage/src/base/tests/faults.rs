@@ -77,6 +77,7 @@ fn a_flush_that_was_reserved_fits() {
             }
         }
         assert!(base.size_bytes() <= capacity_mib << 20);
+        assert!(base.backend.written_to() <= base.size_bytes(), "written where no blocks were");
     }
     println!("{refused} of 39 refused");
     assert!((1..35).contains(&refused));
