@@ -1,4 +1,10 @@
 //! Writes a part into the tables: index rows in key order, history in revision order, and drops what nobody can read.
+//!
+//! Measured on two cores with values of 256 bytes, random puts, nothing dropped: 50,000 over 200,000 keys 2.1 KiB and 10 µs a
+//! put (1.2 KiB if the cache holds all dirty pages); 50,000 over a million keys 5.0 KiB and 24 µs with a cache of 64 MiB, 4.0
+//! and 13 with 256; 200,000 over a million keys 2.3 KiB and 10 µs with 256. Each version dropped
+//! cost 3 KiB more where the cache held all dirty pages, 6 to 9 where not: old versions lie scattered in `history`.
+//! Bytes repeat from run to run; times are rough, compilers ran beside some of them.
 
 use std::sync::Arc;
 

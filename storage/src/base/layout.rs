@@ -41,6 +41,18 @@ pub(super) use reader::Reader;
 pub(super) const FORMAT: u32 = 1;
 
 /// Values up to this size lie in `index`, larger ones in `history`. Not part of the format: each row says where its value is.
+///
+/// Measured with limits of 64 and 1024 (256 puts these values where one of them does), 200,000 keys, parts of 50,000 random
+/// puts, nothing dropped, a cache of 64 MiB, two cores, one run each; times are rough, compilers ran beside some of them:
+///
+/// | value | limit | a put | list with values | keys only | get |
+/// |---|---|---|---|---|---|
+/// | 256 B | 64 | 2.1 KiB, 10 µs | 4.5 µs a key | 0.7 µs a key | 10 µs |
+/// | 256 B | 256 and more | 5.6 KiB, 19 µs | 2.0 µs a key | 2.0 µs a key | 8 µs |
+/// | 1000 B | 64 and 256 | 4.5 KiB, 15 µs | 6.9 µs a key | 0.5 µs a key | 16 µs |
+/// | 1000 B | 1024 | 11.0 KiB, 49 µs | 3.5 µs a key | 3.5 µs a key | 5 µs |
+///
+/// Writes and counts gain more than lists lose, so the limit stays low.
 pub(super) const INLINE_MAX_BYTES: usize = 64;
 
 const TOMBSTONE: u8 = 0;

@@ -149,8 +149,8 @@ impl Snapshot {
         read_mark(key.value(), row.value()).map(Some)
     }
 
-    /// The newest mark at or before a wall-clock time: how late a revision was reached at the latest by then. Errors: `Io`,
-    /// `Corrupt`.
+    /// The newest mark at or before a wall-clock time, in milliseconds: the store had reached that revision by then. Errors:
+    /// `Io`, `Corrupt`.
     pub(crate) fn mark_at(&self, time_ms: u64) -> Result<Option<(u64, Revision)>, Error> {
         let table = self.open_table(TableId::Marks)?;
         let bound = time_ms.to_be_bytes();

@@ -62,8 +62,9 @@ fn a_flush_that_was_reserved_fits() {
     let disk = MemoryDisk::new();
     let base = new_base(&disk);
     let (mut position, mut next, mut refused) = (0, 2, 0);
-    for capacity_mib in 1..40_u64 {
-        disk.set_capacity(capacity_mib << 20);
+    for step in 1..40_u64 {
+        let capacity = step * (300 << 10);
+        disk.set_capacity(capacity);
         position += 1;
         let part = part(position, (next - 500).max(-1), changes(next, 700));
         match base.reserve(&part) {
@@ -76,7 +77,8 @@ fn a_flush_that_was_reserved_fits() {
                 refused += 1;
             }
         }
-        assert!(base.size_bytes() <= capacity_mib << 20);
+        assert!(base.size_bytes() <= capacity);
+        assert!(base.backend.written_to() <= base.size_bytes(), "written where no blocks were");
     }
     println!("{refused} of 39 refused");
     assert!((1..35).contains(&refused));

@@ -203,3 +203,34 @@ fn reads(base: &Base, keys: u64) {
     let changes = snapshot.changes(Revision(0), Revision(i64::MAX), 64 << 20).unwrap();
     println!("changes: {:.2} us each of {}", 1e6 * start.elapsed().as_secs_f64() / changes.len() as f64, changes.len());
 }
+
+#[test]
+#[ignore = "a measurement"]
+fn a_seek_against_steps_over_many_versions() {
+    let base = new_base(&MemoryDisk::new());
+    let mut load = Load { rng: Rng(1), keys: 10_000, value_bytes: 16, revision: 1, position: 0 };
+    for _ in 0..100 {
+        let part = load.part(0..10_000, -1);
+        base.flush(&part).unwrap();
+    }
+    drop(base.snapshot().unwrap().verify());
+    let snapshot = base.snapshot().unwrap();
+    let start = Instant::now();
+    let mut rows = 0;
+    for row in redb::ReadableTable::iter(&snapshot.index).unwrap() {
+        layout::split_index_key(row.unwrap().0.value()).unwrap();
+        rows += 1;
+    }
+    let step_us = 1e6 * start.elapsed().as_secs_f64() / f64::from(rows);
+    for (place, main) in [("newest", i64::MAX), ("middle", load.revision / 2)] {
+        let start = Instant::now();
+        let mut keys = 0;
+        let mut visit = |_, _, _| {
+            keys += 1;
+            true
+        };
+        snapshot.scan(b"", None, at(main, 0), &mut visit).unwrap();
+        let ms = 1e3 * start.elapsed().as_secs_f64();
+        println!("{place}: {ms:.1} ms for {keys} keys of 100 versions; a step over a row takes {step_us:.2} us");
+    }
+}
