@@ -2,7 +2,12 @@
 
 mod codec;
 mod config;
+mod convert;
+mod hashkv;
+mod overlap;
 mod pb;
+mod service_set;
+mod services;
 mod status;
 
 /// Runs the server as the command line says.

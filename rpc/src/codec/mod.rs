@@ -13,6 +13,8 @@ use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder
 use crate::pb::etcdserverpb::TxnRequest;
 use crate::status;
 
+pub(crate) use nested::DEPTH_MAX;
+
 /// The codec of every service; `T` is sent, `U` received.
 #[derive(Debug)]
 pub(crate) struct EtcdCodec<T, U> {
