@@ -4,7 +4,8 @@ use std::error::Error;
 
 use prost::Message as _;
 
-const FILES: [&str; 5] = ["proto/kv.proto", "proto/auth.proto", "proto/rpc.proto", "proto/v3lock.proto", "proto/v3election.proto"];
+const FILES: [&str; 5] =
+    ["proto/kv.proto", "proto/auth.proto", "proto/rpc.proto", "proto/v3lock.proto", "proto/v3election.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");

@@ -199,7 +199,9 @@ mod tests {
 
     #[test]
     fn joined_deletions_cover_what_each_of_them_covered() {
-        for (name, free) in [("a", true), ("b", false), ("d", false), ("g", false), ("h", true), ("k", false), ("l", true)] {
+        for (name, free) in
+            [("a", true), ("b", false), ("d", false), ("g", false), ("h", true), ("k", false), ("l", true)]
+        {
             let deletes = [delete("e", "h"), delete("b", "d"), delete("k", ""), delete("c", "f")];
             check_list(free, deletes.into_iter().chain([put(name)]).collect());
         }

@@ -1,8 +1,8 @@
 //! Decodes a transaction with an explicit stack: its nesting is the client's choice, our stack is not.
 
 use bytes::{Buf, Bytes};
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint};
 use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint};
 use tonic::Status;
 
 use crate::pb::etcdserverpb::request_op::Request;

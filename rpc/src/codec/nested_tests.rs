@@ -72,7 +72,11 @@ fn what_prost_decodes_is_decoded_the_same() {
     };
     let inner = TxnRequest { success: vec![put(b"a"), put(b"b")], failure: vec![put(b"c")], ..TxnRequest::default() };
     let nested = RequestOp { request: Some(Request::RequestTxn(inner)) };
-    let txn = TxnRequest { success: vec![put(b"d"), nested.clone(), RequestOp::default()], failure: vec![nested], ..TxnRequest::default() };
+    let txn = TxnRequest {
+        success: vec![put(b"d"), nested.clone(), RequestOp::default()],
+        failure: vec![nested],
+        ..TxnRequest::default()
+    };
     let bytes = Bytes::from(txn.encode_to_vec());
     assert_eq!(decode(bytes).expect("well formed"), txn);
 }
@@ -99,14 +103,14 @@ fn a_nested_transaction_that_comes_twice_is_merged() {
 #[test]
 fn malformed_bytes_are_an_internal_error() {
     let cases: [&[u8]; 8] = [
-        &[0x12],                               // a length is missing
-        &[0x12, 5, 0x22],                      // a length beyond the end
-        &[0x12, 0x03, 0x22, 0x7f, 0x00],       // the same one level down
+        &[0x12],                                                             // a length is missing
+        &[0x12, 5, 0x22],                                                    // a length beyond the end
+        &[0x12, 0x03, 0x22, 0x7f, 0x00],                                     // the same one level down
         &[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], // a length beyond memory
-        &[0x00],                               // tag 0
-        &[0x10, 0x01],                         // a list as a number
-        &[0x0c],                               // a group ends that never began
-        &[0x0f],                               // no such wire type
+        &[0x00],                                                             // tag 0
+        &[0x10, 0x01],                                                       // a list as a number
+        &[0x0c],                                                             // a group ends that never began
+        &[0x0f],                                                             // no such wire type
     ];
     for bytes in cases {
         let refusal = decode(Bytes::from_static(bytes)).expect_err("malformed");

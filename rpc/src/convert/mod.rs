@@ -14,7 +14,7 @@ pub(crate) use range::{range, range_stream};
 pub(crate) use reply::{delete_reply, event, key_value, put_reply, range_reply, record, txn_reply};
 pub(crate) use size::Envelope;
 pub(crate) use txn::txn;
-pub(crate) use watch::{Answer, watch_command, Command};
+pub(crate) use watch::{Answer, Command, watch_command};
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use prost::Message;
-use storage::{Change, ChangeKind, DeleteRangeReply, Event, KeyValue, OpReply, PutReply, RangeReply, Revision, TxnReply};
+use storage::{
+    Change, ChangeKind, DeleteRangeReply, Event, KeyValue, OpReply, PutReply, RangeReply, Revision, TxnReply,
+};
 
 use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::response_op::Response;

@@ -93,13 +93,8 @@ fn a_streamed_read_is_in_key_order_and_unfiltered() {
 
 #[test]
 fn a_put_is_checked_for_key_value_lease_in_this_order() {
-    let all_wrong = pb::PutRequest {
-        value: bytes("v"),
-        lease: 1,
-        ignore_value: true,
-        ignore_lease: true,
-        ..Default::default()
-    };
+    let all_wrong =
+        pb::PutRequest { value: bytes("v"), lease: 1, ignore_value: true, ignore_lease: true, ..Default::default() };
     assert_eq!(put(all_wrong.clone()), Err(Error::KeyNotProvided));
     let with_key = pb::PutRequest { key: bytes("k"), ..all_wrong };
     assert_eq!(put(with_key.clone()), Err(Error::ValueProvided));
@@ -108,7 +103,10 @@ fn a_put_is_checked_for_key_value_lease_in_this_order() {
     let right = put(pb::PutRequest { lease: 0, ..without_value }).expect("valid");
     assert_eq!((right.value, right.lease), (PutValue::Keep, PutLease::Keep));
     let plain = put(pb::PutRequest { key: bytes("k"), lease: -4, prev_kv: true, ..Default::default() }).expect("valid");
-    assert_eq!((plain.value, plain.lease, plain.prev_kv), (PutValue::Set(Bytes::new()), PutLease::Attach(LeaseId(-4)), true));
+    assert_eq!(
+        (plain.value, plain.lease, plain.prev_kv),
+        (PutValue::Set(Bytes::new()), PutLease::Attach(LeaseId(-4)), true)
+    );
     let detached = put(pb::PutRequest { key: bytes("k"), ..Default::default() }).expect("valid");
     assert_eq!(detached.lease, PutLease::Detach);
     assert_eq!(delete_range(pb::DeleteRangeRequest::default()), Err(Error::KeyNotProvided));
@@ -132,8 +130,12 @@ fn nested_transactions_share_what_the_longest_list_left() {
     let nested = |depth: usize| (1..depth).fold(vec![], |ops, _| vec![txn_op(ops)]);
     let request = |depth| pb::TxnRequest { success: nested(depth), ..Default::default() };
     assert!(txn(request(4), 3).is_ok());
-    assert_eq!(txn(pb::TxnRequest { success: nested(5), ..Default::default() }, 3), Err(Error::TooManyOps { found: 1, limit: 0 }));
-    let wide = pb::TxnRequest { success: vec![txn_op(vec![put_op("a"), put_op("b")]), put_op("c")], ..Default::default() };
+    assert_eq!(
+        txn(pb::TxnRequest { success: nested(5), ..Default::default() }, 3),
+        Err(Error::TooManyOps { found: 1, limit: 0 })
+    );
+    let wide =
+        pb::TxnRequest { success: vec![txn_op(vec![put_op("a"), put_op("b")]), put_op("c")], ..Default::default() };
     assert_eq!(txn(wide.clone(), 3), Err(Error::TooManyOps { found: 2, limit: 1 }));
     assert!(txn(wide, 4).is_ok());
 }
@@ -145,12 +147,27 @@ fn faults_of_a_transaction_are_found_in_order() {
     let twice = || vec![put_op("a"), put_op("a")];
     let check = |request: pb::TxnRequest, expected: Error| assert_eq!(txn(request, 3), Err(expected));
     let too_many = vec![empty(), empty(), empty(), empty()];
-    check(pb::TxnRequest { compare: vec![no_key()], failure: too_many, ..Default::default() }, Error::TooManyOps { found: 4, limit: 3 });
-    check(pb::TxnRequest { compare: vec![no_key()], success: vec![empty()], ..Default::default() }, Error::KeyNotProvided);
-    check(pb::TxnRequest { success: vec![empty()], failure: vec![put_op("")], ..Default::default() }, Error::KeyNotFound);
-    check(pb::TxnRequest { success: vec![put_op("")], failure: vec![empty()], ..Default::default() }, Error::KeyNotProvided);
+    check(
+        pb::TxnRequest { compare: vec![no_key()], failure: too_many, ..Default::default() },
+        Error::TooManyOps { found: 4, limit: 3 },
+    );
+    check(
+        pb::TxnRequest { compare: vec![no_key()], success: vec![empty()], ..Default::default() },
+        Error::KeyNotProvided,
+    );
+    check(
+        pb::TxnRequest { success: vec![empty()], failure: vec![put_op("")], ..Default::default() },
+        Error::KeyNotFound,
+    );
+    check(
+        pb::TxnRequest { success: vec![put_op("")], failure: vec![empty()], ..Default::default() },
+        Error::KeyNotProvided,
+    );
     check(pb::TxnRequest { success: twice(), failure: vec![empty()], ..Default::default() }, Error::KeyNotFound);
-    check(pb::TxnRequest { success: twice(), failure: vec![txn_op(vec![put_op("")])], ..Default::default() }, Error::KeyNotProvided);
+    check(
+        pb::TxnRequest { success: twice(), failure: vec![txn_op(vec![put_op("")])], ..Default::default() },
+        Error::KeyNotProvided,
+    );
     check(pb::TxnRequest { failure: twice(), ..Default::default() }, Error::DuplicateKey);
 }
 
@@ -193,7 +210,8 @@ fn nesting_at_the_limit_is_converted_and_dropped_on_a_small_stack() {
 fn headers_within_a_transaction_carry_the_revision_alone() {
     let inner = TxnReply { revision: Revision(5), succeeded: false, responses: vec![] };
     let put = PutReply { revision: Revision(5), prev_kv: None };
-    let reply = TxnReply { revision: Revision(5), succeeded: true, responses: vec![OpReply::Put(put), OpReply::Txn(inner)] };
+    let reply =
+        TxnReply { revision: Revision(5), succeeded: true, responses: vec![OpReply::Put(put), OpReply::Txn(inner)] };
     let outer = pb::ResponseHeader { cluster_id: 1, member_id: 2, revision: 5, raft_term: 3 };
     let response = txn_reply(Some(outer), reply);
     assert_eq!(response.header, Some(outer));
@@ -252,7 +270,8 @@ fn a_watch_without_a_key_begins_at_the_lowest_one() {
 
 #[test]
 fn filters_that_nobody_knows_are_ignored() {
-    let spec = create(pb::WatchCreateRequest { filters: vec![7, 1], start_revision: -1, watch_id: -9, ..Default::default() });
+    let spec =
+        create(pb::WatchCreateRequest { filters: vec![7, 1], start_revision: -1, watch_id: -9, ..Default::default() });
     assert_eq!((spec.no_put, spec.no_delete), (false, true));
     assert_eq!((spec.start, spec.id), (StartAt::Revision(-1), Some(WatchId(-9))));
     assert_eq!(watch_command(pb::WatchRequest { request_union: None }), None);
@@ -265,7 +284,8 @@ fn change(sub: i64, kind: ChangeKind) -> std::sync::Arc<Change> {
 #[test]
 fn an_event_is_encoded_once_and_a_deletion_is_key_and_revision() {
     let kind = ChangeKind::Put { create: Revision(3), version: 2, lease: 5, value: bytes("v") };
-    let shared = Event { change: change(0, ChangeKind::Tombstone), prev: Some(change(0, kind)), wire: Default::default() };
+    let shared =
+        Event { change: change(0, ChangeKind::Tombstone), prev: Some(change(0, kind)), wire: Default::default() };
     let first = event(&shared);
     assert_eq!(first.as_ptr(), event(&shared).as_ptr());
     let decoded = mvccpb::Event::decode(first).expect("an event");
@@ -284,8 +304,7 @@ fn pieces(sizes: &[usize], limit: usize) -> Vec<pb::WatchResponse> {
 fn long_answers_are_cut_between_events() {
     let check = |sizes: &[usize], limit: usize, expected: &[&[usize]]| {
         let pieces = pieces(sizes, limit);
-        let found: Vec<Vec<usize>> =
-            pieces.iter().map(|piece| piece.events.iter().map(Bytes::len).collect()).collect();
+        let found: Vec<Vec<usize>> = pieces.iter().map(|piece| piece.events.iter().map(Bytes::len).collect()).collect();
         assert_eq!(found, expected, "{sizes:?} by {limit}");
         for (place, piece) in pieces.iter().enumerate() {
             assert_eq!(piece.fragment, place + 1 < pieces.len(), "{sizes:?} by {limit}, piece {place}");

@@ -28,19 +28,23 @@ impl KvService {
 
     /// Writes that are not linearizable do not exist; a read may say that it need not be.
     async fn read(&self, request: RangeRequest, serializable: bool) -> Result<RangeReply, Status> {
-        self.context.blocking(move |context| {
-            if !serializable {
-                context.keyspace.barrier()?;
-            }
-            context.keyspace.range(&request)
-        }).await
+        self.context
+            .blocking(move |context| {
+                if !serializable {
+                    context.keyspace.barrier()?;
+                }
+                context.keyspace.range(&request)
+            })
+            .await
     }
 
     async fn read_txn(&self, txn: Txn) -> Result<storage::TxnReply, Status> {
-        self.context.blocking(move |context| {
-            context.keyspace.barrier()?;
-            context.keyspace.read_txn(&txn)
-        }).await
+        self.context
+            .blocking(move |context| {
+                context.keyspace.barrier()?;
+                context.keyspace.read_txn(&txn)
+            })
+            .await
     }
 }
 
@@ -56,7 +60,10 @@ impl Kv for KvService {
         Ok(Response::new(convert::range_reply(self.context.header(reply.revision), reply)))
     }
 
-    async fn range_stream(&self, request: Request<pb::RangeRequest>) -> Result<Response<Self::RangeStreamStream>, Status> {
+    async fn range_stream(
+        &self,
+        request: Request<pb::RangeRequest>,
+    ) -> Result<Response<Self::RangeStreamStream>, Status> {
         let request = request.into_inner();
         let serializable = request.serializable;
         let request = convert::range_stream(request)?;
@@ -75,7 +82,10 @@ impl Kv for KvService {
         Ok(Response::new(convert::put_reply(self.context.header(reply.revision), reply)))
     }
 
-    async fn delete_range(&self, request: Request<pb::DeleteRangeRequest>) -> Result<Response<pb::DeleteRangeResponse>, Status> {
+    async fn delete_range(
+        &self,
+        request: Request<pb::DeleteRangeRequest>,
+    ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
         let request = request.into_inner();
         let size = Envelope::DeleteRange.size(&request);
         let delete = convert::delete_range(request).map_err(|error| status::of(&error))?;
@@ -97,7 +107,10 @@ impl Kv for KvService {
         Ok(Response::new(convert::txn_reply(self.context.header(reply.revision), reply)))
     }
 
-    async fn compact(&self, request: Request<pb::CompactionRequest>) -> Result<Response<pb::CompactionResponse>, Status> {
+    async fn compact(
+        &self,
+        request: Request<pb::CompactionRequest>,
+    ) -> Result<Response<pb::CompactionResponse>, Status> {
         let request = request.into_inner();
         self.context.check_size(Envelope::Compaction, &request)?;
         let revision = self.context.keyspace.compact(request.revision).await.map_err(|error| status::of(&error))?;

@@ -33,7 +33,10 @@ const NO_LEASE_TTL: i64 = -1;
 impl Lease for LeaseService {
     type LeaseKeepAliveStream = Pin<Box<dyn Stream<Item = Result<pb::LeaseKeepAliveResponse, Status>> + Send>>;
 
-    async fn lease_grant(&self, request: Request<pb::LeaseGrantRequest>) -> Result<Response<pb::LeaseGrantResponse>, Status> {
+    async fn lease_grant(
+        &self,
+        request: Request<pb::LeaseGrantRequest>,
+    ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
         let request = request.into_inner();
         self.context.check_size(Envelope::LeaseGrant, &request)?;
         let ttl_min = self.context.config.min_lease_ttl_seconds;
@@ -43,10 +46,14 @@ impl Lease for LeaseService {
         Ok(Response::new(pb::LeaseGrantResponse { header, id: reply.id.0, ttl: reply.ttl, error: String::new() }))
     }
 
-    async fn lease_revoke(&self, request: Request<pb::LeaseRevokeRequest>) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
+    async fn lease_revoke(
+        &self,
+        request: Request<pb::LeaseRevokeRequest>,
+    ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
         let request = request.into_inner();
         self.context.check_size(Envelope::LeaseRevoke, &request)?;
-        let revision = self.context.keyspace.lease_revoke(LeaseId(request.id)).await.map_err(|error| status::of(&error))?;
+        let revision =
+            self.context.keyspace.lease_revoke(LeaseId(request.id)).await.map_err(|error| status::of(&error))?;
         Ok(Response::new(pb::LeaseRevokeResponse { header: self.context.header(revision) }))
     }
 
@@ -74,7 +81,8 @@ impl Lease for LeaseService {
         request: Request<pb::LeaseTimeToLiveRequest>,
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
-        let lease = self.context.blocking(move |context| context.keyspace.lease_time_to_live(LeaseId(id), keys)).await?;
+        let lease =
+            self.context.blocking(move |context| context.keyspace.lease_time_to_live(LeaseId(id), keys)).await?;
         let answer = match lease {
             Some(lease) => pb::LeaseTimeToLiveResponse {
                 header: self.context.header(lease.revision),
@@ -91,7 +99,10 @@ impl Lease for LeaseService {
         Ok(Response::new(answer))
     }
 
-    async fn lease_leases(&self, _: Request<pb::LeaseLeasesRequest>) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
+    async fn lease_leases(
+        &self,
+        _: Request<pb::LeaseLeasesRequest>,
+    ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
         let header = self.context.header_now();
         let leases = self.context.keyspace.leases().into_iter().map(|id| pb::LeaseStatus { id: id.0 }).collect();
         Ok(Response::new(pb::LeaseLeasesResponse { header, leases }))

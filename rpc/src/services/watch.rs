@@ -34,7 +34,10 @@ impl WatchService {
 impl Watch for WatchService {
     type WatchStream = ReceiverStream<Result<pb::WatchResponse, Status>>;
 
-    async fn watch(&self, request: Request<Streaming<pb::WatchRequest>>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(
+        &self,
+        request: Request<Streaming<pb::WatchRequest>>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
         let (replies, answers) = mpsc::channel(ANSWERS_WAITING_MAX);
         let session = Session::new(Answer {
             header: self.context.header_at(storage::Revision(0)),

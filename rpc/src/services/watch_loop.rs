@@ -65,7 +65,18 @@ impl WatchLoop {
     ) -> WatchLoop {
         let stream = Arc::new(context.keyspace.watch_stream());
         let outbox = VecDeque::new();
-        WatchLoop { context, stream, requests, replies, session, outbox, commands: 0, open: true, ended: false, catching_up: None }
+        WatchLoop {
+            context,
+            stream,
+            requests,
+            replies,
+            session,
+            outbox,
+            commands: 0,
+            open: true,
+            ended: false,
+            catching_up: None,
+        }
     }
 
     /// Runs until the client leaves or the server stops.

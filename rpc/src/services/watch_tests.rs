@@ -19,7 +19,11 @@ fn check(session: &mut Session, message: WatchMessage, expected: pb::WatchRespon
 
 fn events(id: i64) -> WatchMessage {
     let event = |sub| {
-        let change = Change { key: Bytes::from_static(&[7; 20]), at: RevisionPair { main: Revision(9), sub }, kind: ChangeKind::Tombstone };
+        let change = Change {
+            key: Bytes::from_static(&[7; 20]),
+            at: RevisionPair { main: Revision(9), sub },
+            kind: ChangeKind::Tombstone,
+        };
         Arc::new(Event { change: Arc::new(change), prev: None, wire: Default::default() })
     };
     WatchMessage::Events { id: WatchId(id), revision: Revision(9), events: vec![event(0), event(1)] }
