@@ -13,6 +13,7 @@ use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder
 use crate::pb::etcdserverpb::TxnRequest;
 use crate::status;
 
+#[cfg(test)]
 pub(crate) use nested::DEPTH_MAX;
 
 /// The codec of every service; `T` is sent, `U` received.

@@ -54,7 +54,7 @@ enum Step {
     /// A field was read.
     Read,
     /// A transaction begins within the open operation.
-    Enter(Level),
+    Enter { txn: TxnRequest, rest: Bytes },
     /// The level is complete.
     Done,
 }
@@ -66,7 +66,8 @@ pub(super) fn decode(bytes: Bytes) -> Result<TxnRequest, Status> {
     loop {
         match level.step()? {
             Step::Read => {}
-            Step::Enter(inner) => {
+            Step::Enter { txn, rest } => {
+                let inner = Level { txn, rest, op: None };
                 if outer.len() + 1 >= DEPTH_MAX {
                     return Err(status::nested_too_deep(DEPTH_MAX));
                 }
@@ -121,7 +122,7 @@ impl Level {
                 Some(Request::RequestTxn(txn)) => txn,
                 _ => TxnRequest::default(),
             };
-            Step::Enter(Level { txn, rest, op: None })
+            Step::Enter { txn, rest }
         } else {
             let rest = &mut open.rest;
             open.op.merge_field(tag, wire, rest, DecodeContext::default()).map_err(status::unreadable)?;

@@ -11,7 +11,7 @@ mod watch;
 pub(crate) use lease::{alarm, alarm_filter, alarm_member, alarm_text, lease_grant};
 pub(crate) use operation::{delete_range, put};
 pub(crate) use range::{range, range_stream};
-pub(crate) use reply::{delete_reply, event, key_value, put_reply, range_reply, record, txn_reply};
+pub(crate) use reply::{delete_reply, put_reply, range_reply, record, txn_reply};
 pub(crate) use size::Envelope;
 pub(crate) use txn::txn;
 pub(crate) use watch::{Answer, Command, watch_command};

@@ -1,5 +1,6 @@
 //! What the wire says and what the keyspace is asked, and in which order faults are found.
 
+use super::reply::event;
 use super::watch::split;
 use super::*;
 use bytes::Bytes;

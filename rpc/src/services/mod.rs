@@ -12,11 +12,12 @@ mod recipes;
 mod unsupported;
 mod watch;
 mod watch_loop;
+mod watch_source;
 
 pub(crate) use auth::AuthService;
 pub(crate) use cluster::ClusterService;
 pub(crate) use context::Context;
-pub(crate) use health::{HealthHandle, HealthService};
+pub(crate) use health::HealthHandle;
 pub(crate) use kv::KvService;
 pub(crate) use lease::LeaseService;
 pub(crate) use maintenance::MaintenanceService;

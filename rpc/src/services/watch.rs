@@ -43,7 +43,9 @@ impl Watch for WatchService {
             header: self.context.header_at(storage::Revision(0)),
             fragment_bytes: self.context.config.max_message_bytes(),
         });
-        tokio::spawn(WatchLoop::new(Arc::clone(&self.context), request.into_inner(), replies, session).run());
+        let stream = Arc::new(self.context.keyspace.watch_stream());
+        let task = WatchLoop::new(stream, request.into_inner(), replies, session);
+        tokio::spawn(task.run(self.context.config.progress_interval, self.context.stopping()));
         Ok(Response::new(ReceiverStream::new(answers)))
     }
 }

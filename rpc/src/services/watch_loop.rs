@@ -4,18 +4,20 @@
 //! accepted then, and the keyspace bounds its own queue and lets watches fall back to catching up.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::{Entropy, Error, SystemEntropy, WatchMessage, WatchStream};
+use futures_util::{Stream, StreamExt};
+use storage::{Entropy, Error, SystemEntropy, WatchMessage};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
-use tonic::{Status, Streaming};
+use tonic::Status;
 
-use super::context::Context;
 use super::watch::Session;
+use super::watch_source::Source;
 use crate::convert::{self, Command};
 use crate::pb::etcdserverpb as pb;
 use crate::status;
@@ -32,16 +34,15 @@ const PROGRESS_MIN: Duration = Duration::from_millis(100);
 /// How long the last word of a stream may wait for a client that does not read.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-type Reply = Result<pb::WatchResponse, Status>;
+pub(super) type Reply = Result<pb::WatchResponse, Status>;
 
 /// A chunk of stored changes that is being read.
 type CatchUp = JoinHandle<Result<(), Error>>;
 
-/// One stream.
-pub(super) struct WatchLoop {
-    context: Arc<Context>,
-    stream: Arc<WatchStream>,
-    requests: Streaming<pb::WatchRequest>,
+/// One stream: watches from `S`, commands from `R`.
+pub(super) struct WatchLoop<S, R> {
+    stream: Arc<S>,
+    requests: R,
     replies: mpsc::Sender<Reply>,
     session: Session,
     /// Answers that the connection has not taken yet.
@@ -55,23 +56,19 @@ pub(super) struct WatchLoop {
     catching_up: Option<CatchUp>,
 }
 
-impl WatchLoop {
+impl<S, R> WatchLoop<S, R>
+where
+    S: Source,
+    R: Stream<Item = Result<pb::WatchRequest, Status>> + Unpin + Send,
+{
     /// A stream without watches.
-    pub(super) fn new(
-        context: Arc<Context>,
-        requests: Streaming<pb::WatchRequest>,
-        replies: mpsc::Sender<Reply>,
-        session: Session,
-    ) -> WatchLoop {
-        let stream = Arc::new(context.keyspace.watch_stream());
-        let outbox = VecDeque::new();
+    pub(super) fn new(stream: Arc<S>, requests: R, replies: mpsc::Sender<Reply>, session: Session) -> WatchLoop<S, R> {
         WatchLoop {
-            context,
             stream,
             requests,
             replies,
             session,
-            outbox,
+            outbox: VecDeque::new(),
             commands: 0,
             open: true,
             ended: false,
@@ -80,17 +77,17 @@ impl WatchLoop {
     }
 
     /// Runs until the client leaves or the server stops.
-    pub(super) async fn run(mut self) {
-        if let Err(last_word) = self.serve().await {
+    pub(super) async fn run(mut self, progress: Duration, stopping: impl Future<Output = ()> + Send) {
+        if let Err(last_word) = self.serve(progress, stopping).await {
             // A client that does not read gets no last word; its connection ends with the server's.
             let _ = timeout(LAST_WORD, self.replies.send(Err(last_word))).await;
         }
     }
 
     /// Ok if the client left, else what it is to be told.
-    async fn serve(&mut self) -> Result<(), Status> {
-        let mut progress = progress_ticks(self.context.config.progress_interval);
-        let mut stopping = pin!(self.context.stopping());
+    async fn serve(&mut self, progress: Duration, stopping: impl Future<Output = ()>) -> Result<(), Status> {
+        let mut progress = progress_ticks(progress);
+        let mut stopping = pin!(stopping);
         let replies = self.replies.clone();
         loop {
             self.refill();
@@ -102,8 +99,8 @@ impl WatchLoop {
             tokio::select! {
                 () = &mut stopping => return Err(status::stopped()),
                 () = replies.closed() => return Ok(()),
-                request = self.requests.message(), if self.open && self.commands < COMMANDS_WAITING_MAX => {
-                    self.receive(request?);
+                request = self.requests.next(), if self.open && self.commands < COMMANDS_WAITING_MAX => {
+                    self.receive(request.transpose()?);
                 }
                 permit = replies.reserve(), if !idle => {
                     let Ok(permit) = permit else { return Ok(()) };
@@ -114,7 +111,7 @@ impl WatchLoop {
                 }
                 outcome = finished(&mut self.catching_up), if catching_up => {
                     self.catching_up = None;
-                    self.caught_up(outcome)?;
+                    Self::caught_up(outcome)?;
                 }
                 () = sleep(LOOK), if idle && catching_up => {}
                 () = self.stream.changed(), if idle && !catching_up && !self.ended => {}
@@ -157,7 +154,7 @@ impl WatchLoop {
         }
     }
 
-    fn caught_up(&self, outcome: Result<Result<(), Error>, JoinError>) -> Result<(), Status> {
+    fn caught_up(outcome: Result<Result<(), Error>, JoinError>) -> Result<(), Status> {
         outcome.map_err(|_| status::stopped())?.map_err(|error| status::of(&error))
     }
 }
@@ -186,3 +183,7 @@ fn progress_ticks(period: Duration) -> Interval {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }
+
+#[cfg(test)]
+#[path = "watch_loop_tests.rs"]
+mod tests;
