@@ -26,7 +26,7 @@ impl KvService {
         KvService { context }
     }
 
-    /// Writes that are not linearizable do not exist; a read may say that it need not be.
+    /// Reads a range; after everything that was acknowledged before, unless the client does without.
     async fn read(&self, request: RangeRequest, serializable: bool) -> Result<RangeReply, Status> {
         self.context
             .blocking(move |context| {

@@ -81,8 +81,13 @@ impl Lease for LeaseService {
         request: Request<pb::LeaseTimeToLiveRequest>,
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
         let pb::LeaseTimeToLiveRequest { id, keys } = request.into_inner();
-        let lease =
-            self.context.blocking(move |context| context.keyspace.lease_time_to_live(LeaseId(id), keys)).await?;
+        let lease = self
+            .context
+            .blocking(move |context| {
+                context.keyspace.barrier()?;
+                context.keyspace.lease_time_to_live(LeaseId(id), keys)
+            })
+            .await?;
         let answer = match lease {
             Some(lease) => pb::LeaseTimeToLiveResponse {
                 header: self.context.header(lease.revision),

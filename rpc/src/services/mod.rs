@@ -14,6 +14,9 @@ mod watch;
 mod watch_loop;
 mod watch_source;
 
+#[cfg(test)]
+mod wire_tests;
+
 pub(crate) use auth::AuthService;
 pub(crate) use cluster::ClusterService;
 pub(crate) use context::Context;
