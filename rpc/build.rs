@@ -1,6 +1,8 @@
 //! Turns the .proto files into messages and server traits, without protoc.
 
 use std::error::Error;
+use std::fmt::Write as _;
+use std::path::Path;
 
 use prost::Message as _;
 
@@ -13,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Through bytes, because the two crates may name different versions of the descriptor type.
     let mut descriptors = tonic_prost_build::FileDescriptorSet::decode(compiled.encode_to_vec().as_slice())?;
     keep_watch_events_encoded(&mut descriptors)?;
+    list_methods(&descriptors)?;
     tonic_prost_build::configure()
         .build_client(false)
         .bytes(".")
@@ -36,5 +39,19 @@ fn keep_watch_events_encoded(descriptors: &mut tonic_prost_build::FileDescriptor
         .ok_or("WatchResponse has no events")?;
     field.r#type = Some(BYTES);
     field.type_name = None;
+    Ok(())
+}
+
+/// Writes the names of all services and methods as a constant, so that what is routed and what is known cannot differ.
+fn list_methods(descriptors: &tonic_prost_build::FileDescriptorSet) -> Result<(), Box<dyn Error>> {
+    let mut list = String::from("&[\n");
+    for file in &descriptors.file {
+        for service in &file.service {
+            let methods: Vec<&str> = service.method.iter().map(|method| method.name()).collect();
+            writeln!(list, "    (\"{}.{}\", &{methods:?}),", file.package(), service.name())?;
+        }
+    }
+    list.push_str("    (\"grpc.health.v1.Health\", &[\"Check\", \"Watch\"]),\n]\n");
+    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("methods.rs"), list)?;
     Ok(())
 }

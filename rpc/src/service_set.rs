@@ -20,6 +20,9 @@ use crate::services::{
     MaintenanceService, WatchService,
 };
 
+/// The services and the methods of each, for whoever refuses calls that nobody answers.
+pub(crate) const METHODS: &[(&str, &[&str])] = include!(concat!(env!("OUT_DIR"), "/methods.rs"));
+
 /// The routes of every service over a keyspace, and the handle that says whether the server serves.
 ///
 /// Message sizes are not limited here: the edge measures a request before it is read.
@@ -45,4 +48,29 @@ pub(crate) fn routes(keyspace: Keyspace, config: ServiceConfig) -> (Routes, Heal
         .add_service(unlimited!(ElectionServer::new(ElectionService)))
         .add_service(unlimited!(HealthServer::new(health.service())));
     (routes.routes(), health)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::server::NamedService;
+
+    #[test]
+    fn every_routed_service_is_listed_with_its_methods() {
+        let methods = |name: &str| METHODS.iter().find(|(known, _)| *known == name).map(|(_, methods)| methods.len());
+        for (name, count) in [
+            (KvServer::<KvService>::NAME, 6),
+            (WatchServer::<WatchService>::NAME, 1),
+            (LeaseServer::<LeaseService>::NAME, 5),
+            (MaintenanceServer::<MaintenanceService>::NAME, 8),
+            (ClusterServer::<ClusterService>::NAME, 5),
+            (AuthServer::<AuthService>::NAME, 17),
+            (LockServer::<LockService>::NAME, 2),
+            (ElectionServer::<ElectionService>::NAME, 5),
+            ("grpc.health.v1.Health", 2),
+        ] {
+            assert_eq!(methods(name), Some(count), "{name}");
+        }
+        assert_eq!(METHODS.len(), 9);
+    }
 }
