@@ -21,14 +21,12 @@ pub(super) fn range_in_txn(request: pb::RangeRequest) -> Result<RangeRequest, Er
 
 /// A read that is answered in pieces, which neither sorts nor filters.
 pub(crate) fn range_stream(request: pb::RangeRequest) -> Result<RangeRequest, Status> {
-    let request = range(request).map_err(|error| status::of(&error))?;
-    let natural = match request.order {
-        SortOrder::None | SortOrder::Ascend => request.target == SortTarget::Key,
-        SortOrder::Descend => false,
-    };
-    // Without an order the target alone sorts nothing that is streamed, but a plain read would sort by it.
-    if !natural {
-        return Err(status::stream_without_sort());
+    let mut request = range(request).map_err(|error| status::of(&error))?;
+    match (request.order, request.target) {
+        // Without an order the target is not looked at, and pieces follow each other by key.
+        (SortOrder::None, _) => request.target = SortTarget::Key,
+        (SortOrder::Ascend, SortTarget::Key) => {}
+        (SortOrder::Ascend | SortOrder::Descend, _) => return Err(status::stream_without_sort()),
     }
     if request.filters != Filters::default() {
         return Err(status::stream_without_filters());

@@ -85,6 +85,9 @@ fn a_streamed_read_is_in_key_order_and_unfiltered() {
     let filters = Some("RangeStream does not support revision filters");
     check(pb::RangeRequest::default(), None);
     check(pb::RangeRequest { sort_order: 1, ..Default::default() }, None);
+    check(pb::RangeRequest { sort_target: 3, ..Default::default() }, None);
+    let by_key = range_stream(pb::RangeRequest { key: bytes("a"), sort_target: 3, ..Default::default() });
+    assert_eq!(by_key.expect("valid").target, SortTarget::Key);
     check(pb::RangeRequest { sort_order: 2, ..Default::default() }, sorts);
     check(pb::RangeRequest { sort_order: 1, sort_target: 3, ..Default::default() }, sorts);
     check(pb::RangeRequest { min_mod_revision: 1, ..Default::default() }, filters);

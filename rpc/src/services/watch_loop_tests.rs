@@ -164,6 +164,22 @@ async fn commands_are_answered_in_order() {
 }
 
 #[tokio::test]
+async fn ten_thousand_watches_share_a_stream() {
+    const WATCHES: i64 = 10_000;
+    let mut bench = bench(NEVER);
+    for id in 0..WATCHES {
+        bench.create().await;
+        assert_eq!(bench.answer().await.watch_id, id);
+    }
+    for id in (0..WATCHES).map(WatchId) {
+        bench.source.push(WatchMessage::Progress { id: Some(id), revision: Revision(2) });
+    }
+    for id in 0..WATCHES {
+        assert_eq!(bench.answer().await.watch_id, id);
+    }
+}
+
+#[tokio::test]
 async fn messages_go_on_after_the_client_closed_its_side() {
     let mut bench = bench(NEVER);
     bench.create().await;
