@@ -1,0 +1,39 @@
+//! The messages and server traits of the API, as the build script generates them from `proto/`.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    unused_qualifications,
+    clippy::all,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "generated code follows the style of its generator, and includes messages that no service uses yet"
+)]
+
+/// Keys and events.
+pub(crate) mod mvccpb {
+    tonic::include_proto!("mvccpb");
+}
+
+/// Permissions.
+pub(crate) mod authpb {
+    tonic::include_proto!("authpb");
+}
+
+/// The calls.
+pub(crate) mod etcdserverpb {
+    tonic::include_proto!("etcdserverpb");
+}
+
+/// Locks.
+pub(crate) mod v3lockpb {
+    tonic::include_proto!("v3lockpb");
+}
+
+/// Elections.
+pub(crate) mod v3electionpb {
+    tonic::include_proto!("v3electionpb");
+}

@@ -1,0 +1,119 @@
+//! Keys: read, write, delete, transact, compact.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::Stream;
+use storage::{RangeReply, RangeRequest, Txn};
+use tonic::{Request, Response, Status};
+
+use super::context::Context;
+use super::range_stream;
+use crate::convert::{self, Envelope};
+use crate::pb::etcdserverpb as pb;
+use crate::pb::etcdserverpb::kv_server::Kv;
+use crate::status;
+
+/// The service `etcdserverpb.KV`.
+#[derive(Debug)]
+pub(crate) struct KvService {
+    context: Arc<Context>,
+}
+
+impl KvService {
+    /// The service over a keyspace.
+    pub(crate) fn new(context: Arc<Context>) -> KvService {
+        KvService { context }
+    }
+
+    /// Reads a range; after everything that was acknowledged before, unless the client does without.
+    async fn read(&self, request: RangeRequest, serializable: bool) -> Result<RangeReply, Status> {
+        self.context
+            .blocking(move |context| {
+                if !serializable {
+                    context.keyspace.barrier()?;
+                }
+                context.keyspace.range(&request)
+            })
+            .await
+    }
+
+    async fn read_txn(&self, txn: Txn) -> Result<storage::TxnReply, Status> {
+        self.context
+            .blocking(move |context| {
+                context.keyspace.barrier()?;
+                context.keyspace.read_txn(&txn)
+            })
+            .await
+    }
+}
+
+#[tonic::async_trait]
+impl Kv for KvService {
+    type RangeStreamStream = Pin<Box<dyn Stream<Item = Result<pb::RangeStreamResponse, Status>> + Send>>;
+
+    async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
+        let request = request.into_inner();
+        let serializable = request.serializable;
+        let request = convert::range(request).map_err(|error| status::of(&error))?;
+        let reply = self.read(request, serializable).await?;
+        Ok(Response::new(convert::range_reply(self.context.header(reply.revision), reply)))
+    }
+
+    async fn range_stream(
+        &self,
+        request: Request<pb::RangeRequest>,
+    ) -> Result<Response<Self::RangeStreamStream>, Status> {
+        let request = request.into_inner();
+        let serializable = request.serializable;
+        let request = convert::range_stream(request)?;
+        if !serializable {
+            self.context.blocking(|context| context.keyspace.barrier()).await?;
+        }
+        Ok(Response::new(Box::pin(range_stream::pieces(Arc::clone(&self.context), request))))
+    }
+
+    async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
+        let request = request.into_inner();
+        let size = Envelope::Put.size(&request);
+        let put = convert::put(request).map_err(|error| status::of(&error))?;
+        self.context.check_sized(size)?;
+        let reply = self.context.keyspace.put(put).await.map_err(|error| status::of(&error))?;
+        Ok(Response::new(convert::put_reply(self.context.header(reply.revision), reply)))
+    }
+
+    async fn delete_range(
+        &self,
+        request: Request<pb::DeleteRangeRequest>,
+    ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
+        let request = request.into_inner();
+        let size = Envelope::DeleteRange.size(&request);
+        let delete = convert::delete_range(request).map_err(|error| status::of(&error))?;
+        self.context.check_sized(size)?;
+        let reply = self.context.keyspace.delete_range(delete).await.map_err(|error| status::of(&error))?;
+        Ok(Response::new(convert::delete_reply(self.context.header(reply.revision), reply)))
+    }
+
+    async fn txn(&self, request: Request<pb::TxnRequest>) -> Result<Response<pb::TxnResponse>, Status> {
+        let request = request.into_inner();
+        let size = Envelope::Txn.size(&request);
+        let txn = convert::txn(request, self.context.config.max_txn_ops).map_err(|error| status::of(&error))?;
+        let reply = if txn.is_read_only() {
+            self.read_txn(txn).await?
+        } else {
+            self.context.check_sized(size)?;
+            self.context.keyspace.txn(txn).await.map_err(|error| status::of(&error))?
+        };
+        Ok(Response::new(convert::txn_reply(self.context.header(reply.revision), reply)))
+    }
+
+    async fn compact(
+        &self,
+        request: Request<pb::CompactionRequest>,
+    ) -> Result<Response<pb::CompactionResponse>, Status> {
+        let request = request.into_inner();
+        self.context.check_size(Envelope::Compaction, &request)?;
+        let revision = self.context.keyspace.compact(request.revision).await.map_err(|error| status::of(&error))?;
+        Ok(Response::new(pb::CompactionResponse { header: self.context.header(revision) }))
+    }
+}
