@@ -124,8 +124,9 @@ impl Messages {
             return Err(Status::resource_exhausted(text));
         }
         match compressed {
+            // A named encoding was refused before the body, so a compressed message contradicts its own headers.
             0 => Ok(length),
-            1 => Err(Status::unimplemented("grpc: compressed flag set with identity or empty encoding")),
+            1 => Err(Status::internal("grpc: compressed flag set with identity or empty encoding")),
             _ => Err(Status::internal(format!("grpc: received unexpected payload format {compressed}"))),
         }
     }
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn compression_is_refused() {
-        check(&message(1, 3), Some((Code::Unimplemented, "grpc: compressed flag set with identity or empty encoding")));
+        check(&message(1, 3), Some((Code::Internal, "grpc: compressed flag set with identity or empty encoding")));
         check(&message(2, 3), Some((Code::Internal, "grpc: received unexpected payload format 2")));
         let mut headers = HeaderMap::new();
         assert!(check_encoding(&headers).is_ok());

@@ -20,6 +20,9 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     if rest == "0" {
         return Ok(Duration::ZERO);
     }
+    if rest.is_empty() {
+        return Err(wrong(text));
+    }
     let mut nanoseconds = 0_u128;
     while !rest.is_empty() {
         let (part, after) = component(rest).ok_or_else(|| wrong(text))?;
@@ -27,10 +30,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
         rest = after;
     }
     // Go's durations are 64-bit, so a longer one is a mistake there too.
-    match u64::try_from(nanoseconds) {
-        Ok(nanoseconds) if !text.is_empty() => Ok(Duration::from_nanos(nanoseconds)),
-        _ => Err(wrong(text)),
-    }
+    i64::try_from(nanoseconds).map(|nanoseconds| Duration::from_nanos(nanoseconds.unsigned_abs())).map_err(|_| wrong(text))
 }
 
 fn wrong(text: &str) -> String {
