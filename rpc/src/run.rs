@@ -1,5 +1,6 @@
 //! The life of the server: settings, runtime, bind, open, serve, wait, drain with a deadline.
 
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,23 +105,18 @@ async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace,
     let api = join::api(&keyspace, &settings, stopped.clone());
     let front = Front::new(api.grpc.clone(), edge::plain_routes(join::health(&keyspace)), api.methods, settings.limits.message_bytes_max);
     let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
-    let mut ending = Ending { keyspace, api, stop, server };
-    let code = tokio::select! {
+    let watched = keyspace.clone();
+    let mut ending = Ending { keyspace: ManuallyDrop::new(keyspace), api, stop, server };
+    tokio::select! {
         signal = signals.next() => ending.in_order(signal, &mut signals).await,
-        error = failure(&ending.keyspace) => ending.after_failure(&error).await,
-    };
-    // The process ends now. A destructor that waits for a disk must not delay it, so the last handle has none.
-    std::mem::forget(ending.keyspace);
-    code
-}
-
-async fn failure(keyspace: &Keyspace) -> storage::Error {
-    keyspace.failed().await
+        error = watched.failed() => ending.after_failure(&error).await,
+    }
 }
 
 /// What has to end, in this order: requests, the keyspace, the process.
 struct Ending {
-    keyspace: Keyspace,
+    /// When this is gone the process ends: a destructor that waits for a disk must not delay that.
+    keyspace: ManuallyDrop<Keyspace>,
     api: Api,
     stop: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
@@ -130,14 +126,14 @@ impl Ending {
     /// Finishes what was begun, flushes, and ends with 0; a second signal ends it at once.
     async fn in_order(&mut self, signal: Signal, signals: &mut Signals) -> ExitCode {
         info!(%signal, "stopping");
-        let keyspace = self.keyspace.clone();
+        let keyspace = Keyspace::clone(&self.keyspace);
         tokio::select! {
             code = self.drain_and_close() => code,
             signal = signals.next() => {
                 warn!(%signal, "stopping at once");
                 signal.exit_code()
             }
-            error = failure(&keyspace) => self.after_failure(&error).await,
+            error = keyspace.failed() => self.after_failure(&error).await,
         }
     }
 
@@ -148,7 +144,7 @@ impl Ending {
             warn!(after = ?DRAIN, "requests cut off");
             self.server.abort();
         }
-        let keyspace = self.keyspace.clone();
+        let keyspace = Keyspace::clone(&self.keyspace);
         match timeout_at(end, tokio::task::spawn_blocking(move || keyspace.close())).await {
             Ok(Ok(Ok(()))) => info!("stopped"),
             Ok(Ok(Err(error))) => {

@@ -4,6 +4,7 @@ mod duration;
 mod environment;
 mod foreign;
 mod grammar;
+mod log;
 mod settings;
 mod stop;
 mod table;
@@ -12,7 +13,8 @@ mod tests;
 mod url;
 
 use grammar::Given;
-pub(crate) use settings::{LogFormat, LogSettings, Settings};
+pub(crate) use log::{LogFormat, LogSettings};
+pub(crate) use settings::Settings;
 pub(crate) use stop::Stop;
 
 /// The version of the etcd API that is spoken.
@@ -35,13 +37,13 @@ pub(crate) fn from_process() -> Result<Settings, Stop> {
 /// Reads settings from a command line without the program's name, and from variables.
 fn parse(arguments: &[String], variables: &[(String, String)], connections_max: usize) -> Result<Settings, Stop> {
     let mut given = grammar::split(arguments)?;
-    let unknown_variables = environment::merge(&mut given, variables)?;
-    let matches = grammar::check(&given)?;
-    if let Some(asked) = given.get("version")
-        && grammar::switch(asked) == Ok(true)
+    if let Some(asked) = given.remove("version")
+        && grammar::switch(&asked).map_err(Stop::usage)?
     {
         return Err(Stop::Print(format!("sternpost {}\netcd API: {API_VERSION}", env!("CARGO_PKG_VERSION"))));
     }
+    let unknown_variables = environment::merge(&mut given, variables)?;
+    let matches = grammar::check(&given)?;
     let without_effect = without_effect(&given)?;
     settings::build(&matches, connections_max, without_effect, unknown_variables).map_err(Stop::refused)
 }

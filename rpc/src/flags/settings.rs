@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
-use tracing::level_filters::LevelFilter;
 
+use super::log::{self, LogSettings};
 use super::url;
 use crate::edge::{Address, Limits};
 
@@ -51,28 +51,6 @@ pub(crate) struct Settings {
     pub(crate) warnings: Vec<String>,
 }
 
-/// How and where to log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogSettings {
-    /// The least severe level that is logged.
-    pub(crate) level: LevelFilter,
-    /// How a line looks.
-    pub(crate) format: LogFormat,
-    /// True if lines go to stderr.
-    pub(crate) to_stderr: bool,
-    /// True if lines go to stdout.
-    pub(crate) to_stdout: bool,
-}
-
-/// How a log line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Console,
-    /// One JSON object a line.
-    Json,
-}
-
 /// Builds the settings from checked values; the error is one line.
 pub(super) fn build(
     matches: &ArgMatches,
@@ -100,7 +78,7 @@ pub(super) fn build(
         max_txn_ops: size(matches, "max-txn-ops")?,
         min_lease_ttl_seconds: min_lease_ttl_seconds(matches)?,
         progress_interval: progress_interval(matches, &mut warnings),
-        logging: logging(matches)?,
+        logging: log::build(text(matches, "log-level"), text(matches, "log-format"), text(matches, "log-outputs"))?,
         without_effect,
         warnings,
     })
@@ -204,28 +182,6 @@ fn progress_interval(matches: &ArgMatches, warnings: &mut Vec<String>) -> Durati
         warnings.push(format!("--watch-progress-notify-interval={asked:?} is raised to {PROGRESS_INTERVAL_MIN:?}"));
     }
     asked.max(PROGRESS_INTERVAL_MIN)
-}
-
-fn logging(matches: &ArgMatches) -> Result<LogSettings, String> {
-    let mut settings = LogSettings { level: LevelFilter::INFO, format: LogFormat::Console, to_stderr: false, to_stdout: false };
-    settings.level = match text(matches, "log-level") {
-        "debug" => LevelFilter::DEBUG,
-        "warn" => LevelFilter::WARN,
-        // What etcd calls panic and fatal is one line before the end here, at ERROR.
-        "error" | "dpanic" | "panic" | "fatal" => LevelFilter::ERROR,
-        _ => LevelFilter::INFO,
-    };
-    if text(matches, "log-format") == "json" {
-        settings.format = LogFormat::Json;
-    }
-    for output in text(matches, "log-outputs").split(',').map(str::trim) {
-        match output {
-            "default" | "stderr" => settings.to_stderr = true,
-            "stdout" => settings.to_stdout = true,
-            _ => return Err(format!("--log-outputs: {output:?} is none of default, stderr, stdout")),
-        }
-    }
-    Ok(settings)
 }
 
 impl Settings {
