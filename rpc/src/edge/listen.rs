@@ -4,13 +4,18 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
 
 use super::unix::UnixSocket;
 
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: u32 = 1024;
+/// Silence after which the kernel probes a client, and the pause between probes: a machine that vanished holds watches
+/// for minutes, not for the hours that pass between pings.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +74,15 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
+    // Replies are small and awaited: none may wait for the one before it to be acknowledged.
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_AFTER)?;
+    Ok(())
+}
+
 impl Listener {
     /// Where it listens, with the port that the system chose if none was asked for.
     pub(crate) fn address(&self) -> io::Result<Address> {
@@ -83,8 +97,7 @@ impl Listener {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // Replies are small and awaited: none may wait for the one before it to be acknowledged.
-                stream.set_nodelay(true)?;
+                prepare_tcp(&stream)?;
                 Ok(Accepted::Tcp(stream))
             }
             Listener::Unix(socket) => socket.accept().await.map(Accepted::Unix),
