@@ -1,16 +1,33 @@
-//! The etcd v3 API over a keyspace.
+//! The etcd v3 API over a keyspace: flags, the edge and the services, with [`run`] to start them.
+//!
+//! - `flags` turns the command line and the environment into one `Settings`; nothing below it reads either.
+//! - `edge` owns sockets, HTTP limits and what is answered before a service is reached.
+//! - `run` reads top-down: settings, runtime, bind, open, serve, wait, drain with a deadline.
+//! - `services` answer the calls; `convert` is the one place where wire types and storage types meet, `status` the one that
+//!   knows gRPC codes, `codec` the one that turns bytes into messages.
+
+use std::process::ExitCode;
 
 mod codec;
 mod config;
 mod convert;
+mod edge;
+mod flags;
 mod hashkv;
-mod overlap;
+mod join;
+mod logging;
 mod pb;
+mod run;
 mod service_set;
 mod services;
+mod signals;
 mod status;
 
-/// Runs the server as the command line says.
-pub fn run() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+/// Gives memory back to the system after a burst, which the system's own allocator does late.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Runs the server as the command line and the environment say, until a signal or a final error ends it.
+pub fn run() -> ExitCode {
+    run::run()
 }

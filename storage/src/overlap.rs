@@ -6,7 +6,6 @@
 //! puts of the level above. Deletions may overlap each other. As in etcd, a deletion without an end is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use bytes::Bytes;
 use crate::error::Error;
@@ -100,7 +99,7 @@ impl Intervals {
         if start >= end {
             return;
         }
-        while let Some((before, until)) = self.last_from(Bound::Included(&end)) {
+        while let Some((before, until)) = self.last_from(&end) {
             if until < start {
                 break;
             }
@@ -111,14 +110,14 @@ impl Intervals {
         self.0.insert(start, end);
     }
 
-    /// The interval that begins last, up to a bound.
-    fn last_from(&self, upto: Bound<&Bytes>) -> Option<(Bytes, Bytes)> {
-        let (start, end) = self.0.range::<Bytes, _>((Bound::Unbounded, upto)).next_back()?;
+    /// The interval that begins last, at or before a key.
+    fn last_from(&self, key: &Bytes) -> Option<(Bytes, Bytes)> {
+        let (start, end) = self.0.range::<Bytes, _>(..=key).next_back()?;
         Some((start.clone(), end.clone()))
     }
 
     fn contains(&self, key: &Bytes) -> bool {
-        self.last_from(Bound::Included(key)).is_some_and(|(_, end)| *key < end)
+        self.last_from(key).is_some_and(|(_, end)| *key < end)
     }
 
     /// True if one of the keys is in an interval; goes through whatever is fewer.
@@ -201,7 +200,9 @@ mod tests {
 
     #[test]
     fn joined_deletions_cover_what_each_of_them_covered() {
-        for (name, free) in [("a", true), ("b", false), ("d", false), ("g", false), ("h", true), ("k", false), ("l", true)] {
+        for (name, free) in
+            [("a", true), ("b", false), ("d", false), ("g", false), ("h", true), ("k", false), ("l", true)]
+        {
             let deletes = [delete("e", "h"), delete("b", "d"), delete("k", ""), delete("c", "f")];
             check_list(free, deletes.into_iter().chain([put(name)]).collect());
         }

@@ -1,0 +1,81 @@
+//! The accept loop: one task per address, one per connection, ended together.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use super::connection::{self, Protocol};
+use super::front::Front;
+use super::limits::Limits;
+use super::listen::{Accepted, Listener};
+
+/// How long accepting pauses after an error that the next attempt would meet again, such as no file descriptor left.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Serves until `stop` turns true, then lets every connection finish what it has begun; returns when the last one has.
+/// Dropping the future closes whatever is left.
+pub(crate) async fn serve(listeners: Vec<Listener>, front: Front, limits: Limits, stop: watch::Receiver<bool>) {
+    let limits = Arc::new(limits);
+    let mut addresses = JoinSet::new();
+    for listener in listeners {
+        let protocol = Protocol::new(front.clone(), Arc::clone(&limits), stop.clone());
+        addresses.spawn(serve_address(listener, protocol, limits.connections_max, stop.clone()));
+    }
+    while addresses.join_next().await.is_some() {}
+}
+
+async fn serve_address(listener: Listener, protocol: Protocol, connections_max: usize, mut stop: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = accept_all(&listener, &protocol, connections_max, &mut connections) => {}
+    }
+    // From here on a connection attempt is refused; a socket file is gone.
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept_all(listener: &Listener, protocol: &Protocol, connections_max: usize, connections: &mut JoinSet<()>) {
+    let permits = Arc::new(Semaphore::new(connections_max));
+    let mut pause = PAUSE_MIN;
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+        // Ended connections leave their result behind until it is taken.
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok(accepted) => {
+                pause = PAUSE_MIN;
+                let serving = serve_accepted(accepted, protocol.clone());
+                connections.spawn(async move {
+                    serving.await;
+                    drop(permit);
+                });
+            }
+            Err(error) if concerns_one_connection(&error) => {}
+            Err(error) => {
+                warn!(%error, ?pause, "cannot accept connections, trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+async fn serve_accepted(accepted: Accepted, protocol: Protocol) {
+    match accepted {
+        Accepted::Tcp(stream) => connection::serve(stream, protocol).await,
+        Accepted::Unix(stream) => connection::serve(stream, protocol).await,
+    }
+}
+
+/// True if the client was gone before it was accepted: the next attempt is another connection's.
+fn concerns_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted | ErrorKind::InvalidInput | ErrorKind::NotConnected
+    )
+}

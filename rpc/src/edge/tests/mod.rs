@@ -1,0 +1,57 @@
+//! The edge over real sockets, spoken to frame by frame.
+
+mod client;
+mod refusals;
+mod sockets;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::service::Routes;
+use tonic_health::server::health_reporter;
+
+use super::*;
+
+const METHODS: &Methods = &[("grpc.health.v1.Health", &["Check", "Watch"])];
+
+/// Limits under which no test runs into time by accident.
+fn limits() -> Limits {
+    Limits {
+        connections_max: 16,
+        handshake_timeout: Duration::from_secs(60),
+        head_timeout: Duration::from_secs(60),
+        header_bytes_max: 64 << 10,
+        streams_max: 100,
+        pending_resets_max: 100,
+        local_resets_max: 100,
+        stream_window_bytes: 1 << 20,
+        connection_window_bytes: 1 << 20,
+        send_buffer_bytes: 1 << 20,
+        keepalive_interval: Duration::from_secs(60),
+        keepalive_timeout: Duration::from_secs(60),
+        message_bytes_max: 1_000,
+    }
+}
+
+/// A server under test, which serves gRPC's health service.
+struct Server {
+    address: Address,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+async fn start(address: Address, limits: Limits) -> Server {
+    let listeners = bind(&[address]).await.expect("a free address");
+    let address = listeners.first().expect("one listener").address().expect("a bound address");
+    let (_, service) = health_reporter();
+    let plain = plain_routes(Arc::new(|| None));
+    let front = Front::new(Routes::new(service).into_axum_router(), plain, METHODS, limits.message_bytes_max);
+    let (stop, stopped) = watch::channel(false);
+    Server { address, stop, serving: tokio::spawn(serve(listeners, front, limits, stopped)) }
+}
+
+fn loopback() -> Address {
+    Address::Tcp("127.0.0.1:0".parse().expect("an address"))
+}

@@ -1,0 +1,74 @@
+//! The command line and the environment become one `Settings`, under etcd's names.
+
+mod duration;
+mod environment;
+mod foreign;
+mod grammar;
+mod log;
+mod settings;
+mod stop;
+mod table;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use grammar::Given;
+pub(crate) use log::{LogFormat, LogSettings};
+pub(crate) use settings::Settings;
+pub(crate) use stop::Stop;
+
+/// The version of the etcd API that is spoken.
+pub(crate) const API_VERSION: &str = "3.7.3";
+/// The version of the storage format that clients are told, as etcd 3.7 names its own.
+pub(crate) const STORAGE_VERSION: &str = "3.7.0";
+
+const ABOUT: &str = "A durable, versioned keyspace that speaks the etcd v3 API.";
+const AFTER_HELP: &str = "Every flag may start with one dash or two and has a variable: --data-dir is ETCD_DATA_DIR; setting both is an error.
+The other flags of etcd 3.7 are accepted: those without effect here are named once in the log, those that ask for
+something that is missing (TLS, automatic compaction, a second member) are refused.";
+
+/// Reads the settings of this process.
+pub(crate) fn from_process() -> Result<Settings, Stop> {
+    let arguments = std::env::args_os().skip(1).map(|argument| text("argument", argument)).collect::<Result<Vec<_>, _>>()?;
+    let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_"));
+    let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
+    let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;
+    parse(&arguments, &variables, crate::edge::connections_max())
+}
+
+/// Reads settings from a command line without the program's name, and from variables.
+fn parse(arguments: &[String], variables: &[(String, String)], connections_max: usize) -> Result<Settings, Stop> {
+    let mut given = grammar::split(arguments)?;
+    if let Some(asked) = given.remove("version")
+        && grammar::switch(&asked).map_err(Stop::usage)?
+    {
+        return Err(Stop::Print(format!("sternpost {}\netcd API: {API_VERSION}", env!("CARGO_PKG_VERSION"))));
+    }
+    let unknown_variables = environment::merge(&mut given, variables)?;
+    let matches = grammar::check(&given)?;
+    let without_effect = without_effect(&given)?;
+    settings::build(&matches, connections_max, without_effect, unknown_variables).map_err(Stop::refused)
+}
+
+/// The flags given that mean nothing here; refuses those that must not be ignored.
+fn without_effect(given: &Given) -> Result<Vec<String>, Stop> {
+    let mut inert = Vec::new();
+    for (name, value) in given {
+        if let Some(refusal) = foreign::REFUSED.iter().find(|refusal| refusal.name == name) {
+            let asks_for_nothing = match refusal.harmless {
+                Some(harmless) => harmless(value),
+                None => !grammar::switch(value).map_err(|why| Stop::usage(format!("--{name}: {why}")))?,
+            };
+            if !asks_for_nothing {
+                return Err(Stop::refused(format_args!("--{name}={value}: {}", refusal.why)));
+            }
+        } else if foreign::INERT.contains(&name.as_str()) || foreign::INERT_SWITCHES.contains(&name.as_str()) {
+            inert.push(format!("--{name}"));
+        }
+    }
+    Ok(inert)
+}
+
+fn text(what: &str, value: std::ffi::OsString) -> Result<String, Stop> {
+    value.into_string().map_err(|value| Stop::usage(format!("the {what} {value:?} is not UTF-8")))
+}

@@ -1,0 +1,208 @@
+//! `Settings`: every option of the server, with its unit, built here and nowhere else.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ArgMatches;
+
+use super::log::{self, LogSettings};
+use super::url;
+use crate::edge::{Address, Limits};
+
+/// What a receive limit adds to `--max-request-bytes`: room for the envelope of a message.
+const ENVELOPE_BYTES: u64 = 512 << 10;
+/// Above it a request is so large that it delays every other one.
+const REQUEST_BYTES_LARGE: u64 = 10 << 20;
+const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
+const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL_STANDARD: Duration = Duration::from_secs(600);
+const QUOTA_BYTES_STANDARD: u64 = 2 << 30;
+
+/// Every option of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The member's name.
+    pub(crate) name: String,
+    /// Where the keyspace lives.
+    pub(crate) data_dir: PathBuf,
+    /// What to listen on.
+    pub(crate) listen: Vec<Address>,
+    /// The client URLs that MemberList shows.
+    pub(crate) advertise_client_urls: Vec<String>,
+    /// The peer URLs that MemberList shows.
+    pub(crate) advertise_peer_urls: Vec<String>,
+    /// The limits of the keyspace.
+    pub(crate) storage: storage::Options,
+    /// The limits of connections.
+    pub(crate) limits: Limits,
+    /// The largest request that changes something, in bytes.
+    pub(crate) max_request_bytes: usize,
+    /// Operations allowed in each list of a transaction.
+    pub(crate) max_txn_ops: usize,
+    /// The shortest TTL of a lease.
+    pub(crate) min_lease_ttl_seconds: i64,
+    /// How often an idle watch is told its progress.
+    pub(crate) progress_interval: Duration,
+    /// How and where to log.
+    pub(crate) logging: LogSettings,
+    /// Flags given that mean nothing here.
+    pub(crate) without_effect: Vec<String>,
+    /// What an operator should know about the values chosen.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Builds the settings from checked values; the error is one line.
+pub(super) fn build(
+    matches: &ArgMatches,
+    connections_max: usize,
+    without_effect: Vec<String>,
+    unknown_variables: Vec<String>,
+) -> Result<Settings, String> {
+    let mut warnings = Vec::new();
+    if !unknown_variables.is_empty() {
+        warnings.push(format!("environment variables that name no flag: {}", unknown_variables.join(", ")));
+    }
+    let name = text(matches, "name").to_owned();
+    let listen = text(matches, "listen-client-urls");
+    // Whoever says only where to listen means to be found there.
+    let advertise = matches.get_one::<String>("advertise-client-urls").map_or(listen, String::as_str);
+    Ok(Settings {
+        data_dir: data_dir(matches, &name),
+        name,
+        listen: url::listen(listen)?,
+        advertise_client_urls: url::advertised(advertise)?,
+        advertise_peer_urls: url::advertised(text(matches, "initial-advertise-peer-urls"))?,
+        storage: storage_options(matches)?,
+        limits: limits(matches, connections_max)?,
+        max_request_bytes: max_request_bytes(matches, &mut warnings)?,
+        max_txn_ops: size(matches, "max-txn-ops")?,
+        min_lease_ttl_seconds: min_lease_ttl_seconds(matches)?,
+        progress_interval: progress_interval(matches, &mut warnings),
+        logging: log::build(text(matches, "log-level"), text(matches, "log-format"), text(matches, "log-outputs"))?,
+        without_effect,
+        warnings,
+    })
+}
+
+fn text<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
+    matches.get_one::<String>(name).expect("the table gives this flag a default")
+}
+
+fn count(matches: &ArgMatches, name: &str) -> u64 {
+    *matches.get_one(name).expect("the table gives this flag a default")
+}
+
+fn duration(matches: &ArgMatches, name: &str) -> Duration {
+    *matches.get_one(name).expect("the table gives this flag a default")
+}
+
+fn size(matches: &ArgMatches, name: &str) -> Result<usize, String> {
+    narrow(name, count(matches, name))
+}
+
+fn narrow<N: TryFrom<u64>>(name: &str, value: u64) -> Result<N, String> {
+    N::try_from(value).map_err(|_| format!("--{name}={value} is too large"))
+}
+
+fn data_dir(matches: &ArgMatches, name: &str) -> PathBuf {
+    matches.get_one::<String>("data-dir").map_or_else(|| format!("{name}.sternpost"), String::clone).into()
+}
+
+fn storage_options(matches: &ArgMatches) -> Result<storage::Options, String> {
+    let mut options = storage::Options::standard();
+    let own = |name: &str| matches.get_one::<u64>(name).copied();
+    if let Some(bytes) = own("cache-bytes") {
+        options.cache_bytes = narrow("cache-bytes", bytes)?;
+    }
+    if let Some(bytes) = own("recent-bytes") {
+        options.recent_bytes = narrow("recent-bytes", bytes)?;
+    }
+    if let Some(changes) = own("recent-changes") {
+        options.recent_changes = narrow("recent-changes", changes)?;
+    }
+    if let Some(bytes) = own("segment-bytes") {
+        options.segment_bytes = bytes;
+    }
+    options.quota_bytes = match *matches.get_one::<i64>("quota-backend-bytes").expect("the table gives this flag a default") {
+        0 => Some(QUOTA_BYTES_STANDARD),
+        bytes => u64::try_from(bytes).ok(),
+    };
+    Ok(options)
+}
+
+fn limits(matches: &ArgMatches, connections_max: usize) -> Result<Limits, String> {
+    let message_bytes = count(matches, "max-request-bytes").saturating_add(ENVELOPE_BYTES);
+    Ok(Limits {
+        connections_max,
+        handshake_timeout: Duration::from_secs(10),
+        head_timeout: Duration::from_secs(300),
+        header_bytes_max: 64 << 10,
+        streams_max: narrow("max-concurrent-streams", count(matches, "max-concurrent-streams"))?,
+        pending_resets_max: 1_000,
+        local_resets_max: 1_024,
+        stream_window_bytes: 1 << 20,
+        connection_window_bytes: 8 << 20,
+        send_buffer_bytes: 1 << 20,
+        keepalive_interval: positive(duration(matches, "grpc-keepalive-interval"), Duration::from_secs(2 * 3600)),
+        keepalive_timeout: positive(duration(matches, "grpc-keepalive-timeout"), Duration::from_secs(20)),
+        message_bytes_max: narrow("max-request-bytes", message_bytes)?,
+    })
+}
+
+fn positive(duration: Duration, standard: Duration) -> Duration {
+    if duration.is_zero() { standard } else { duration }
+}
+
+fn max_request_bytes(matches: &ArgMatches, warnings: &mut Vec<String>) -> Result<usize, String> {
+    let bytes = count(matches, "max-request-bytes");
+    if bytes > REQUEST_BYTES_LARGE {
+        warnings.push(format!("--max-request-bytes={bytes} is more than the {REQUEST_BYTES_LARGE} that is advisable"));
+    }
+    narrow("max-request-bytes", bytes)
+}
+
+/// A lease must outlive an election, so etcd takes the shortest TTL from its timeout: half as much again, in whole seconds.
+fn min_lease_ttl_seconds(matches: &ArgMatches) -> Result<i64, String> {
+    let (heartbeat_ms, election_ms) = (count(matches, "heartbeat-interval"), count(matches, "election-timeout"));
+    if heartbeat_ms == 0 {
+        return Err("--heartbeat-interval must be above 0".to_owned());
+    }
+    if election_ms < heartbeat_ms.saturating_mul(5) {
+        return Err(format!("--election-timeout={election_ms} must be at least five times --heartbeat-interval={heartbeat_ms}"));
+    }
+    if election_ms > ELECTION_TIMEOUT_MS_MAX {
+        return Err(format!("--election-timeout={election_ms} must not be above {ELECTION_TIMEOUT_MS_MAX}"));
+    }
+    narrow("election-timeout", (election_ms * 3).div_ceil(2_000))
+}
+
+fn progress_interval(matches: &ArgMatches, warnings: &mut Vec<String>) -> Duration {
+    let asked = positive(duration(matches, "watch-progress-notify-interval"), PROGRESS_INTERVAL_STANDARD);
+    if asked < PROGRESS_INTERVAL_MIN {
+        warnings.push(format!("--watch-progress-notify-interval={asked:?} is raised to {PROGRESS_INTERVAL_MIN:?}"));
+    }
+    asked.max(PROGRESS_INTERVAL_MIN)
+}
+
+impl Settings {
+    /// The options that decide how the server behaves, for the one line that is logged at the start.
+    pub(crate) fn summary(&self) -> String {
+        format!(
+            "advertise_client_urls={:?} advertise_peer_urls={:?} max_request_bytes={} max_txn_ops={} min_lease_ttl_seconds={} \
+             progress_interval={:?} {:?} {:?}",
+            self.advertise_client_urls,
+            self.advertise_peer_urls,
+            self.max_request_bytes,
+            self.max_txn_ops,
+            self.min_lease_ttl_seconds,
+            self.progress_interval,
+            self.storage,
+            self.limits
+        )
+    }
+
+    /// What was accepted and has no effect, as one line; `None` if there is nothing.
+    pub(crate) fn without_effect_line(&self) -> Option<String> {
+        (!self.without_effect.is_empty()).then(|| format!("accepted, without effect: {}", self.without_effect.join(", ")))
+    }
+}
