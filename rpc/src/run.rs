@@ -73,8 +73,11 @@ async fn start(settings: Settings) -> ExitCode {
 
 async fn open(settings: &Settings) -> Result<Keyspace, String> {
     let (dir, options) = (settings.data_dir.clone(), settings.storage.clone());
-    let environment =
-        Environment { fs: Arc::new(storage::fs::RealFs), clock: Arc::new(SystemClock::new()), entropy: Arc::new(SystemEntropy) };
+    let environment = Environment {
+        fs: Arc::new(storage::fs::RealFs),
+        clock: Arc::new(SystemClock::new()),
+        entropy: Arc::new(SystemEntropy),
+    };
     let opening = tokio::task::spawn_blocking(move || Keyspace::open(&dir, options, environment));
     match opening.await {
         Ok(opened) => opened.map_err(|error| error.to_string()),
@@ -103,7 +106,12 @@ fn announce(settings: &Settings, listeners: &[Listener], keyspace: &Keyspace) {
 async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace, mut signals: Signals) -> ExitCode {
     let (stop, stopped) = watch::channel(false);
     let api = join::api(&keyspace, &settings, stopped.clone());
-    let front = Front::new(api.grpc.clone(), edge::plain_routes(join::health(&keyspace)), api.methods, settings.limits.message_bytes_max);
+    let front = Front::new(
+        api.grpc.clone(),
+        edge::plain_routes(join::health(&keyspace)),
+        api.methods,
+        settings.limits.message_bytes_max,
+    );
     let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
     let watched = keyspace.clone();
     let mut ending = Ending { keyspace: ManuallyDrop::new(keyspace), api, stop, server };

@@ -44,7 +44,10 @@ pub(crate) struct Signals {
 impl Signals {
     /// Takes the signals over. Needs a runtime.
     pub(crate) fn install() -> io::Result<Signals> {
-        Ok(Signals { interrupt: unix::signal(SignalKind::interrupt())?, terminate: unix::signal(SignalKind::terminate())? })
+        Ok(Signals {
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            terminate: unix::signal(SignalKind::terminate())?,
+        })
     }
 
     /// The next signal.

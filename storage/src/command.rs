@@ -111,7 +111,9 @@ fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
 fn from_bytes<T: DeserializeOwned>(kind: u8, payload: &Bytes) -> Result<T, Error> {
     match bincode::serde::decode_from_slice(payload, config()) {
         Ok((value, used)) if used == payload.len() => Ok(value),
-        Ok((_, used)) => Err(Error::corrupt("log", format!("record of kind {kind}: {used} of {} bytes", payload.len()))),
+        Ok((_, used)) => {
+            Err(Error::corrupt("log", format!("record of kind {kind}: {used} of {} bytes", payload.len())))
+        }
         Err(error) => Err(Error::corrupt("log", format!("record of kind {kind}: {error}"))),
     }
 }

@@ -150,7 +150,9 @@ impl fmt::Display for Error {
             Error::OutcomeUnknown => write!(f, "the log failed: the command may or may not take effect"),
             Error::Io { doing, reason } => write!(f, "{doing}: {reason}"),
             Error::Corrupt { place, reason } => write!(f, "{place} is damaged: {reason}"),
-            Error::LogMismatch { position, reason } => write!(f, "the log does not fit at position {position}: {reason}"),
+            Error::LogMismatch { position, reason } => {
+                write!(f, "the log does not fit at position {position}: {reason}")
+            }
         }
     }
 }

@@ -20,9 +20,7 @@ use crate::open::{self, Opened, Threads};
 use crate::options::{Environment, Options};
 use crate::pending::Pending;
 use crate::read::range::RangeReader;
-use crate::reply::{
-    Alarm, DeleteRangeReply, OpenReport, PutReply, RangeReply, Status, TxnReply,
-};
+use crate::reply::{Alarm, DeleteRangeReply, OpenReport, PutReply, RangeReply, Status, TxnReply};
 use crate::request::{AlarmKind, At, DeleteRange, Put, RangeRequest, Txn};
 use crate::types::{Revision, RevisionPair};
 use crate::watch::WatchStream;
@@ -145,7 +143,8 @@ impl Keyspace {
 
     /// Raises (`true`) or clears an alarm. Replies with the store's revision and whether the alarm was or is raised.
     pub fn set_alarm(&self, alarm: Alarm, raised: bool) -> Pending<(Revision, bool)> {
-        let done = |reply| if let Reply::Done(revision, concerned) = reply { Some((revision, concerned)) } else { None };
+        let done =
+            |reply| if let Reply::Done(revision, concerned) = reply { Some((revision, concerned)) } else { None };
         self.send(Command::SetAlarm(alarm.member, alarm.kind, raised), done)
     }
 

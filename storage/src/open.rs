@@ -98,11 +98,8 @@ fn start(
     let head = Head::new(&state, sources, log.size_bytes());
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
     let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base));
-    let bounds = Bounds {
-        bytes: options.recent_bytes,
-        changes: options.recent_changes,
-        batch_bytes: options.batch_bytes,
-    };
+    let bounds =
+        Bounds { bytes: options.recent_bytes, changes: options.recent_changes, batch_bytes: options.batch_bytes };
     let frames_replayed = replay_all(&shared, &mut state, log.as_mut(), bounds)?;
     shared.lessor.start(&state.leases, state.applied.time_ms, environment.clock.monotonic());
     let hub = Arc::new(Hub::new(state.applied.revision, options.watch_queue_bytes));
@@ -182,8 +179,7 @@ impl Threads {
         let hub = thread("hub").spawn(move || for_hub.1.run(&for_hub.0, &hub_ended)).map_err(fail)?;
         let (for_base, base_ended) = (shared.clone(), has_ended(&ended));
         let base = thread("maintenance").spawn(move || maintenance::run(&for_base, &base_ended)).map_err(fail)?;
-        let committer =
-            thread("committer").stack_size(COMMITTER_STACK).spawn(move || committer.run()).map_err(fail)?;
+        let committer = thread("committer").stack_size(COMMITTER_STACK).spawn(move || committer.run()).map_err(fail)?;
         Ok(Threads { committer: Some(committer), others: vec![hub, base], ended })
     }
 

@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use crate::error::Error;
 use crate::request::{DeleteRange, Op, RangeEnd, Txn};
+use bytes::Bytes;
 
 /// Checks both branches. Errors: `DuplicateKey`.
 pub(crate) fn check(txn: &Txn) -> Result<(), Error> {

@@ -125,7 +125,11 @@ struct Greeted<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         self.greeting.received(buffer.filled().len() - before);
@@ -138,7 +142,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 

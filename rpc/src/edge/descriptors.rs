@@ -14,6 +14,7 @@ pub(crate) fn connections_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).is_ok();
     let descriptors = if raised { limit.maximum } else { limit.current };
-    let connections = descriptors.map_or(CONNECTIONS_MAX, |count| usize::try_from(count.saturating_sub(KEPT)).unwrap_or(CONNECTIONS_MAX));
+    let connections = descriptors
+        .map_or(CONNECTIONS_MAX, |count| usize::try_from(count.saturating_sub(KEPT)).unwrap_or(CONNECTIONS_MAX));
     connections.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
 }

@@ -32,7 +32,9 @@ impl Front {
         if !is_grpc(&request) {
             return oneshot(&self.plain, request).await;
         }
-        if let Err(status) = unknown::check(request.uri().path(), self.methods).and_then(|()| limit::check_encoding(request.headers())) {
+        if let Err(status) =
+            unknown::check(request.uri().path(), self.methods).and_then(|()| limit::check_encoding(request.headers()))
+        {
             return status.into_http();
         }
         let message_bytes_max = self.message_bytes_max;
@@ -48,5 +50,6 @@ async fn oneshot(router: &Router, request: Request<Body>) -> Response {
 fn is_grpc(request: &Request<Body>) -> bool {
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let suffix = kind.and_then(|kind| kind.strip_prefix("application/grpc"));
-    request.version() == Version::HTTP_2 && suffix.is_some_and(|suffix| suffix.is_empty() || suffix.starts_with(['+', ';']))
+    request.version() == Version::HTTP_2
+        && suffix.is_some_and(|suffix| suffix.is_empty() || suffix.starts_with(['+', ';']))
 }

@@ -15,7 +15,9 @@ const PREFIX_BYTES: usize = 5;
 
 /// Refuses a request whose messages are compressed: no encoding is offered.
 pub(super) fn check_encoding(headers: &HeaderMap) -> Result<(), Status> {
-    let Some(encoding) = headers.get("grpc-encoding").and_then(|encoding| encoding.to_str().ok()) else { return Ok(()) };
+    let Some(encoding) = headers.get("grpc-encoding").and_then(|encoding| encoding.to_str().ok()) else {
+        return Ok(());
+    };
     match encoding {
         "" | "identity" => Ok(()),
         _ => Err(Status::unimplemented(format!("grpc: Decompressor is not installed for grpc-encoding {encoding:?}"))),

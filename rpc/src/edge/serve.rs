@@ -29,7 +29,12 @@ pub(crate) async fn serve(listeners: Vec<Listener>, front: Front, limits: Limits
     while addresses.join_next().await.is_some() {}
 }
 
-async fn serve_address(listener: Listener, protocol: Protocol, connections_max: usize, mut stop: watch::Receiver<bool>) {
+async fn serve_address(
+    listener: Listener,
+    protocol: Protocol,
+    connections_max: usize,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut connections = JoinSet::new();
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
@@ -76,6 +81,10 @@ async fn serve_accepted(accepted: Accepted, protocol: Protocol) {
 fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted | ErrorKind::InvalidInput | ErrorKind::NotConnected
+        ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionReset
+            | ErrorKind::Interrupted
+            | ErrorKind::InvalidInput
+            | ErrorKind::NotConnected
     )
 }

@@ -30,7 +30,9 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
         rest = after;
     }
     // Go's durations are 64-bit, so a longer one is a mistake there too.
-    i64::try_from(nanoseconds).map(|nanoseconds| Duration::from_nanos(nanoseconds.unsigned_abs())).map_err(|_| wrong(text))
+    i64::try_from(nanoseconds)
+        .map(|nanoseconds| Duration::from_nanos(nanoseconds.unsigned_abs()))
+        .map_err(|_| wrong(text))
 }
 
 fn wrong(text: &str) -> String {

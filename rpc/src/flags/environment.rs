@@ -24,5 +24,7 @@ pub(super) fn merge(given: &mut Given, variables: &[(String, String)]) -> Result
 }
 
 fn conflict(variable: &str, flag: &str) -> Stop {
-    Stop::refused(format_args!("conflicting environment variable {variable} is shadowed by the flag --{flag}: set one of the two"))
+    Stop::refused(format_args!(
+        "conflicting environment variable {variable} is shadowed by the flag --{flag}: set one of the two"
+    ))
 }

@@ -83,7 +83,12 @@ fn command() -> Command {
         .after_help(AFTER_HELP)
         .override_usage("sternpost [--flag=value]...")
         .args(EFFECTIVE.iter().map(effective))
-        .arg(Arg::new("version").long("version").action(ArgAction::SetTrue).help("Print the versions of the program and of the API"))
+        .arg(
+            Arg::new("version")
+                .long("version")
+                .action(ArgAction::SetTrue)
+                .help("Print the versions of the program and of the API"),
+        )
         .args(foreign.map(|name| Arg::new(name).long(name).hide(true).action(ArgAction::Set)))
 }
 

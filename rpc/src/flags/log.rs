@@ -26,7 +26,8 @@ pub(crate) enum LogFormat {
 
 /// Builds the settings from the three flags; the error is one line.
 pub(super) fn build(level: &str, format: &str, outputs: &str) -> Result<LogSettings, String> {
-    let mut settings = LogSettings { level: LevelFilter::INFO, format: LogFormat::Console, to_stderr: false, to_stdout: false };
+    let mut settings =
+        LogSettings { level: LevelFilter::INFO, format: LogFormat::Console, to_stderr: false, to_stdout: false };
     settings.level = match level {
         "debug" => LevelFilter::DEBUG,
         "warn" => LevelFilter::WARN,

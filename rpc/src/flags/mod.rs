@@ -29,7 +29,8 @@ something that is missing (TLS, automatic compaction, a second member) are refus
 
 /// Reads the settings of this process.
 pub(crate) fn from_process() -> Result<Settings, Stop> {
-    let arguments = std::env::args_os().skip(1).map(|argument| text("argument", argument)).collect::<Result<Vec<_>, _>>()?;
+    let arguments =
+        std::env::args_os().skip(1).map(|argument| text("argument", argument)).collect::<Result<Vec<_>, _>>()?;
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_"));
     let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
     let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;

@@ -123,10 +123,11 @@ fn storage_options(matches: &ArgMatches) -> Result<storage::Options, String> {
     if let Some(bytes) = own("segment-bytes") {
         options.segment_bytes = bytes;
     }
-    options.quota_bytes = match *matches.get_one::<i64>("quota-backend-bytes").expect("the table gives this flag a default") {
-        0 => Some(QUOTA_BYTES_STANDARD),
-        bytes => u64::try_from(bytes).ok(),
-    };
+    options.quota_bytes =
+        match *matches.get_one::<i64>("quota-backend-bytes").expect("the table gives this flag a default") {
+            0 => Some(QUOTA_BYTES_STANDARD),
+            bytes => u64::try_from(bytes).ok(),
+        };
     Ok(options)
 }
 
@@ -168,7 +169,9 @@ fn min_lease_ttl_seconds(matches: &ArgMatches) -> Result<i64, String> {
         return Err("--heartbeat-interval must be above 0".to_owned());
     }
     if election_ms < heartbeat_ms.saturating_mul(5) {
-        return Err(format!("--election-timeout={election_ms} must be at least five times --heartbeat-interval={heartbeat_ms}"));
+        return Err(format!(
+            "--election-timeout={election_ms} must be at least five times --heartbeat-interval={heartbeat_ms}"
+        ));
     }
     if election_ms > ELECTION_TIMEOUT_MS_MAX {
         return Err(format!("--election-timeout={election_ms} must not be above {ELECTION_TIMEOUT_MS_MAX}"));
@@ -203,6 +206,7 @@ impl Settings {
 
     /// What was accepted and has no effect, as one line; `None` if there is nothing.
     pub(crate) fn without_effect_line(&self) -> Option<String> {
-        (!self.without_effect.is_empty()).then(|| format!("accepted, without effect: {}", self.without_effect.join(", ")))
+        (!self.without_effect.is_empty())
+            .then(|| format!("accepted, without effect: {}", self.without_effect.join(", ")))
     }
 }

@@ -59,7 +59,8 @@ fn without_flags_every_option_has_its_default() {
     assert_eq!(settings.limits.keepalive_interval, Duration::from_secs(7_200));
     assert_eq!(settings.limits.keepalive_timeout, Duration::from_secs(20));
     assert_eq!(settings.limits.connections_max, CONNECTIONS);
-    let logging = LogSettings { level: LevelFilter::INFO, format: LogFormat::Console, to_stderr: true, to_stdout: false };
+    let logging =
+        LogSettings { level: LevelFilter::INFO, format: LogFormat::Console, to_stderr: true, to_stdout: false };
     assert_eq!(settings.logging, logging);
     assert_eq!((settings.without_effect_line(), settings.warnings.len()), (None, 0));
 }
@@ -103,7 +104,11 @@ fn every_flag_with_an_effect_takes_effect() {
         assert!(found.contains(part), "{line}: {part} is not in {found}");
     }
     for flag in table::EFFECTIVE {
-        assert!(EFFECTS.iter().any(|(line, _)| line.contains(&format!("--{}", flag.name))), "--{} is not tested", flag.name);
+        assert!(
+            EFFECTS.iter().any(|(line, _)| line.contains(&format!("--{}", flag.name))),
+            "--{} is not tested",
+            flag.name
+        );
     }
 }
 
@@ -174,13 +179,15 @@ fn what_must_not_be_ignored_is_refused() {
     check_refused("--auto-compaction-retention=30m", &[], "automatic compaction");
     check_refused("--initial-cluster=a=http://a:1,b=http://b:1", &[], "one member");
     check_refused("", &[("ETCD_CERT_FILE", "/x")], "TLS is not supported yet");
-    let harmless = "--auth-token=simple --auto-compaction-retention=0 --initial-cluster=a=http://a:1,a=http://b:1 --config-file=";
+    let harmless =
+        "--auth-token=simple --auto-compaction-retention=0 --initial-cluster=a=http://a:1,a=http://b:1 --config-file=";
     assert!(accepted(harmless).warnings.is_empty());
 }
 
 #[test]
 fn variables_count_like_flags() {
-    let settings = read("--data-dir=/d", &[("ETCD_NAME", "a"), ("ETCD_QUOTA_BACKEND_BYTES", "-1"), ("ETCD_PRE_VOTE", "true")]);
+    let settings =
+        read("--data-dir=/d", &[("ETCD_NAME", "a"), ("ETCD_QUOTA_BACKEND_BYTES", "-1"), ("ETCD_PRE_VOTE", "true")]);
     let settings = settings.expect("known variables");
     assert_eq!((settings.name.as_str(), settings.storage.quota_bytes), ("a", None));
     assert_eq!(settings.without_effect, ["--pre-vote"]);
@@ -189,7 +196,11 @@ fn variables_count_like_flags() {
 
 #[test]
 fn a_flag_and_its_variable_together_are_refused() {
-    check_refused("--name=a", &[("ETCD_NAME", "a")], "conflicting environment variable ETCD_NAME is shadowed by the flag --name");
+    check_refused(
+        "--name=a",
+        &[("ETCD_NAME", "a")],
+        "conflicting environment variable ETCD_NAME is shadowed by the flag --name",
+    );
     assert_eq!(read("--name=a", &[("ETCD_NAME", "")]).expect("an empty variable is unset").name, "a");
 }
 

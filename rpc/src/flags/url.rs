@@ -18,7 +18,9 @@ pub(super) fn listen(list: &str) -> Result<Vec<Address>, String> {
 
 /// Reads a comma-separated list of URLs that are only shown.
 pub(super) fn advertised(list: &str) -> Result<Vec<String>, String> {
-    parts(list).map(|url| advertised_one(url).ok_or_else(|| format!("{url:?} is not a URL such as http://10.0.0.1:2379"))).collect()
+    parts(list)
+        .map(|url| advertised_one(url).ok_or_else(|| format!("{url:?} is not a URL such as http://10.0.0.1:2379")))
+        .collect()
 }
 
 fn parts(list: &str) -> impl Iterator<Item = &str> {
@@ -92,7 +94,10 @@ mod tests {
 
     #[test]
     fn advertised_urls_keep_their_spelling() {
-        assert_eq!(advertised("https://a.example:1,http://b:2"), Ok(vec!["https://a.example:1".to_owned(), "http://b:2".to_owned()]));
+        assert_eq!(
+            advertised("https://a.example:1,http://b:2"),
+            Ok(vec!["https://a.example:1".to_owned(), "http://b:2".to_owned()])
+        );
         assert!(advertised("a.example:1").is_err());
     }
 }

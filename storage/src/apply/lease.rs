@@ -9,7 +9,13 @@ use crate::tables::LeaseRow;
 use crate::types::LeaseId;
 
 impl State {
-    pub(super) fn lease_grant(&mut self, sources: &Sources, id: LeaseId, ttl: i64, news: &mut Vec<LeaseNews>) -> Outcome {
+    pub(super) fn lease_grant(
+        &mut self,
+        sources: &Sources,
+        id: LeaseId,
+        ttl: i64,
+        news: &mut Vec<LeaseNews>,
+    ) -> Outcome {
         if self.leases.contains_key(&id) {
             return Err(Error::LeaseExists(id));
         }

@@ -79,11 +79,9 @@ impl State {
     /// The state that base holds.
     pub(crate) fn new(tables: SmallTables) -> State {
         let applied = match tables.applied {
-            Applied { position: Position(0), .. } => Applied {
-                revision: Revision::FIRST,
-                compacted: Revision(-1),
-                ..Applied::default()
-            },
+            Applied { position: Position(0), .. } => {
+                Applied { revision: Revision::FIRST, compacted: Revision(-1), ..Applied::default() }
+            }
             applied => applied,
         };
         State {

@@ -18,7 +18,11 @@ impl<T, E: Into<redb::Error>> At<T> for Result<T, E> {
 
 fn fault(place: &str, error: redb::Error) -> Error {
     let reason = error.to_string();
-    if is_damage(&error) { Error::corrupt(place, reason) } else { Error::Io { doing: format!("base, {place}"), reason } }
+    if is_damage(&error) {
+        Error::corrupt(place, reason)
+    } else {
+        Error::Io { doing: format!("base, {place}"), reason }
+    }
 }
 
 fn is_damage(error: &redb::Error) -> bool {

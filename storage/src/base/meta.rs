@@ -2,10 +2,10 @@
 
 use redb::{ReadableTable, WriteTransaction};
 
+use super::Totals;
 use super::fault::At;
 use super::layout::{self, Reader};
 use super::rows::{self, TableId};
-use super::Totals;
 use crate::error::Error;
 use crate::tables::Applied;
 use crate::types::{Digest, Position, Revision, RevisionPair};

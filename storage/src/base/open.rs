@@ -107,12 +107,7 @@ pub(super) fn scattered_bytes(rows: usize, backend: &Backend) -> u64 {
 
 /// Blocks within the file are allocated now. What redb would have to grow the file for cannot be, because redb takes the
 /// length for its own, so the volume is asked whether it has that much; the blocks follow as redb writes.
-pub(super) fn reserve(
-    fs: &Arc<dyn FileSystem>,
-    path: &Path,
-    backend: &Backend,
-    worst_bytes: u64,
-) -> Result<(), Error> {
+pub(super) fn reserve(fs: &Arc<dyn FileSystem>, path: &Path, backend: &Backend, worst_bytes: u64) -> Result<(), Error> {
     let doing = || format!("reserving room for {}", path.display());
     let beyond = backend.reserve(worst_bytes).map_err(|error| no_room(doing(), &error))?;
     if beyond == 0 {

@@ -60,8 +60,7 @@ impl Snapshot {
                     return Ok(());
                 }
             } else if run.step() {
-                let next =
-                    if run.answered { layout::after_key(prefix) } else { layout::index_key(prefix, at) };
+                let next = if run.answered { layout::after_key(prefix) } else { layout::index_key(prefix, at) };
                 rows = self.index_rows(&next, end.as_deref())?;
             }
         }

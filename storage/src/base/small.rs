@@ -193,8 +193,7 @@ fn read_writer(key: &[u8], row: &[u8]) -> Result<(MemberId, WriterRow), Error> {
     let member = MemberId(name.u64()?);
     name.end()?;
     let mut reader = layout::unseal("writers", key, row)?;
-    let writer =
-        WriterRow { generation: reader.u64()?, writer: WriterId(reader.u64()?), number: reader.u64()? };
+    let writer = WriterRow { generation: reader.u64()?, writer: WriterId(reader.u64()?), number: reader.u64()? };
     reader.end()?;
     Ok((member, writer))
 }

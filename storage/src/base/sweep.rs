@@ -53,12 +53,7 @@ pub(super) fn step(
 
 /// Rows from the cursor on, about `rows_max` of them: a revision is never split, so the cursor is always at the first
 /// change of one.
-fn to_visit(
-    history: &Rows<'_>,
-    cursor: RevisionPair,
-    upto: Revision,
-    rows_max: usize,
-) -> Result<Vec<Visit>, Error> {
+fn to_visit(history: &Rows<'_>, cursor: RevisionPair, upto: Revision, rows_max: usize) -> Result<Vec<Visit>, Error> {
     let mut visits: Vec<Visit> = Vec::new();
     if cursor.main > upto {
         return Ok(visits);
@@ -85,7 +80,11 @@ fn outdated(index: &Rows<'_>, visit: &Visit, compacted: Revision) -> Result<Vec<
         let (place, row) = row.at("index")?;
         let (_, at) = layout::split_index_key(place.value())?;
         let itself = at == visit.at;
-        let goes = if itself { visit.tombstone && at.main < compacted } else { at.main < visit.at.main || at.main < compacted };
+        let goes = if itself {
+            visit.tombstone && at.main < compacted
+        } else {
+            at.main < visit.at.main || at.main < compacted
+        };
         if goes {
             let row = layout::read_index_row(place.value(), row.value())?;
             outdated.push(Brief { at, tombstone: row.is_tombstone(), value_bytes: row.value_len() });

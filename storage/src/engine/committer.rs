@@ -285,7 +285,9 @@ impl Committer {
     /// The end in order: what is in memory goes to base.
     fn finish(&mut self) -> Result<(), Error> {
         for _ in 0..2 {
-            let idle = self.shared.wait_for(|head| (head.sources.frozen.is_none()).then_some(true).or_else(|| self.given_up(head)));
+            let idle = self
+                .shared
+                .wait_for(|head| (head.sources.frozen.is_none()).then_some(true).or_else(|| self.given_up(head)));
             if !idle {
                 return Ok(());
             }
@@ -355,7 +357,8 @@ fn answer(queued: Queued, outcome: Outcome) {
 /// A frame from the log with its commands.
 pub(crate) fn decode(stored: &StoredFrame) -> Result<(Frame, Vec<Command>), Error> {
     let frame = Frame::decode(&stored.bytes)?;
-    let commands = frame.records.iter().map(|record| Command::decode(record.kind, &record.payload)).collect::<Result<_, _>>()?;
+    let commands =
+        frame.records.iter().map(|record| Command::decode(record.kind, &record.payload)).collect::<Result<_, _>>()?;
     Ok((frame, commands))
 }
 
@@ -363,6 +366,7 @@ pub(crate) fn decode(stored: &StoredFrame) -> Result<(Frame, Vec<Command>), Erro
 pub(crate) fn replay(state: &mut State, sources: &Sources, stored: &StoredFrame) -> Result<(), Error> {
     let (frame, commands) = decode(stored)?;
     let digest = state.applied.digest.chain(&stored.bytes);
-    state.apply(sources, &Incoming { header: &frame.header, position: stored.position, digest, commands: &commands })?;
+    state
+        .apply(sources, &Incoming { header: &frame.header, position: stored.position, digest, commands: &commands })?;
     Ok(())
 }

@@ -58,7 +58,13 @@ impl Sources {
     }
 
     /// The newest version at or below `at` of each key in [start, end), tombstones included, about `limit` keys of each source.
-    pub(crate) fn scan(&self, start: &[u8], end: Option<&[u8]>, at: RevisionPair, limit: usize) -> Result<Chunk, Error> {
+    pub(crate) fn scan(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        at: RevisionPair,
+        limit: usize,
+    ) -> Result<Chunk, Error> {
         let mut merged: BTreeMap<Bytes, Found> = BTreeMap::new();
         let mut next: Option<Bytes> = None;
         for part in self.parts() {

@@ -53,7 +53,11 @@ impl RangeReader<'_> {
     }
 
     /// Every key in the range, without values: for conditions and deletions. `visit` answers false to stop.
-    pub(crate) fn visit(&self, range: &KeyRange, visit: &mut dyn FnMut(Found) -> Result<bool, Error>) -> Result<(), Error> {
+    pub(crate) fn visit(
+        &self,
+        range: &KeyRange,
+        visit: &mut dyn FnMut(Found) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
         self.visit_in_steps(range, STEP, visit)
     }
 

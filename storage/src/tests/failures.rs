@@ -156,7 +156,10 @@ fn above_the_quota_puts_are_refused_and_deletes_are_not() {
     let alarms = keyspace.status().alarms;
     assert_eq!(alarms.iter().map(|alarm| alarm.kind).collect::<Vec<_>>(), [AlarmKind::NoSpace]);
     assert_eq!(keyspace.lease_grant(None, 10).wait(), Err(Error::NoSpace));
-    assert_eq!(keyspace.txn(Txn { success: vec![Op2::Put(put("x", "y"))], ..Txn::default() }).wait(), Err(Error::NoSpace));
+    assert_eq!(
+        keyspace.txn(Txn { success: vec![Op2::Put(put("x", "y"))], ..Txn::default() }).wait(),
+        Err(Error::NoSpace)
+    );
 }
 
 use crate::request::Op as Op2;

@@ -81,7 +81,10 @@ fn a_watch_overtaken_by_compaction_is_ended_with_the_floor() {
     stream.create(WatchSpec { id: Some(WatchId(0)), ..spec("a") });
     stream.cancel(WatchId(0));
     let messages = read_until(&stream, |message| matches!(message, WatchMessage::Canceled { .. }));
-    assert!(matches!(&messages[..], [WatchMessage::Refused { error: Error::WatchIdTaken(_), .. }, WatchMessage::Canceled { .. }]));
+    assert!(matches!(
+        &messages[..],
+        [WatchMessage::Refused { error: Error::WatchIdTaken(_), .. }, WatchMessage::Canceled { .. }]
+    ));
     // From the floor on everything is there.
     stream.create(WatchSpec { start: StartAt::Revision(8), ..spec("a") });
     let mut count = 0;
@@ -139,10 +142,18 @@ fn all_changes_of_a_transaction_come_in_one_message_in_order() {
     keyspace.txn(Txn { success, ..Txn::default() }).wait().unwrap();
     let messages = read_until(&stream, |message| matches!(message, WatchMessage::Events { .. }));
     let Some(WatchMessage::Events { events, .. }) = messages.last() else { panic!("no events") };
-    let places: Vec<_> = events.iter().map(|event| (event.change.key.clone(), event.change.is_tombstone(), event.change.at.sub)).collect();
+    let places: Vec<_> = events
+        .iter()
+        .map(|event| (event.change.key.clone(), event.change.is_tombstone(), event.change.at.sub))
+        .collect();
     assert_eq!(
         places,
-        [(Bytes::from("z"), false, 0), (Bytes::from("a"), false, 1), (Bytes::from("a"), true, 2), (Bytes::from("z"), true, 3)]
+        [
+            (Bytes::from("z"), false, 0),
+            (Bytes::from("a"), false, 1),
+            (Bytes::from("a"), true, 2),
+            (Bytes::from("z"), true, 3)
+        ]
     );
 }
 

@@ -132,9 +132,8 @@ impl WatchMessage {
         const SMALL: usize = 64;
         match self {
             WatchMessage::Events { events, .. } => {
-                let one = |event: &Arc<Event>| {
-                    event.change.weight() + event.prev.as_ref().map_or(0, |prev| prev.weight())
-                };
+                let one =
+                    |event: &Arc<Event>| event.change.weight() + event.prev.as_ref().map_or(0, |prev| prev.weight());
                 SMALL + events.iter().map(one).sum::<usize>()
             }
             _ => SMALL,

@@ -233,7 +233,8 @@ mod tests {
             let key = byte(random(64));
             let mut found = Vec::new();
             tree.stab(&key, &mut |item| found.push(*item));
-            let mut expected: Vec<u64> = kept.iter().filter(|(range, _)| range.contains(&key)).map(|(_, item)| *item).collect();
+            let mut expected: Vec<u64> =
+                kept.iter().filter(|(range, _)| range.contains(&key)).map(|(_, item)| *item).collect();
             found.sort_unstable();
             expected.sort_unstable();
             hits += found.len();

@@ -61,7 +61,13 @@ impl Client {
         Replies { body: response.await.expect("a response").into_body(), _sending: sending }
     }
 
-    async fn send(&mut self, path: &str, encoding: &str, body: Bytes, end: bool) -> (ResponseFuture, SendStream<Bytes>) {
+    async fn send(
+        &mut self,
+        path: &str,
+        encoding: &str,
+        body: Bytes,
+        end: bool,
+    ) -> (ResponseFuture, SendStream<Bytes>) {
         let request = Request::post(format!("http://server{path}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
@@ -85,7 +91,8 @@ impl Client {
             reply.extend_from_slice(&data);
         }
         let trailers = body.trailers().await.ok().flatten();
-        let status = if parts.headers.contains_key("grpc-status") { parts.headers } else { trailers.expect("trailers") };
+        let status =
+            if parts.headers.contains_key("grpc-status") { parts.headers } else { trailers.expect("trailers") };
         Outcome { code: text(&status, "grpc-status"), message: text(&status, "grpc-message"), reply }
     }
 }

@@ -68,7 +68,9 @@ const END_HEADERS: u8 = 4;
 /// An HTTP/2 connection's first bytes up to a request with the given authority, which no library would send.
 fn greeting_with_authority(authority: &str) -> Vec<u8> {
     let mut headers = vec![0x83, 0x86]; // Static table: POST, http.
-    for (name, value) in [(":authority", authority), (":path", CHECK), ("content-type", "application/grpc"), ("te", "trailers")] {
+    for (name, value) in
+        [(":authority", authority), (":path", CHECK), ("content-type", "application/grpc"), ("te", "trailers")]
+    {
         headers.push(0); // A literal with a literal name.
         for text in [name, value] {
             headers.push(u8::try_from(text.len()).expect("a short text"));

@@ -66,7 +66,8 @@ fn a_deletion_stays_while_older_versions_are_too_many_for_one_flush() {
         snapshot.verify().unwrap();
         let last = RevisionPair::MAX;
         assert!(matches!(snapshot.get(b"k", last).unwrap(), None | Some((_, Version::Tombstone))), "it came back");
-        base.flush(&part(3 + next.cast_unsigned(), next + 1, vec![tombstone("k", next), put("x", next + 1, "v")])).unwrap();
+        base.flush(&part(3 + next.cast_unsigned(), next + 1, vec![tombstone("k", next), put("x", next + 1, "v")]))
+            .unwrap();
         next += 2;
         flushes += 1;
         assert!(flushes < 20);

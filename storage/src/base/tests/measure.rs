@@ -156,7 +156,11 @@ fn flushes_reads_and_opens_on_the_real_disk() {
     let idle = PartData { applied: Applied { revision: Revision(load.revision), ..idle.applied }, ..idle };
     let (before, start) = (base.bytes_written(), Instant::now());
     base.flush(&idle).unwrap();
-    println!("empty flush: {:.1} ms, {} KiB", start.elapsed().as_secs_f64() * 1e3, (base.bytes_written() - before) >> 10);
+    println!(
+        "empty flush: {:.1} ms, {} KiB",
+        start.elapsed().as_secs_f64() * 1e3,
+        (base.bytes_written() - before) >> 10
+    );
 
     let (written_to, len) = (base.backend.written_to() >> 20, fs::metadata(&file).unwrap().len() >> 20);
     println!("written up to {written_to} MiB, {} MiB on disk, length {len} MiB", base.size_bytes() >> 20);
@@ -167,7 +171,11 @@ fn flushes_reads_and_opens_on_the_real_disk() {
     println!("open after a crash: {:.1} ms, {} KiB read", start.elapsed().as_secs_f64() * 1e3, base.bytes_read() >> 10);
     let start = Instant::now();
     drop(base);
-    println!("close: {:.1} ms, {} MiB of file", start.elapsed().as_secs_f64() * 1e3, fs::metadata(&file).unwrap().len() >> 20);
+    println!(
+        "close: {:.1} ms, {} MiB of file",
+        start.elapsed().as_secs_f64() * 1e3,
+        fs::metadata(&file).unwrap().len() >> 20
+    );
     let base = Base::open(&disk, &file, cache_bytes).unwrap();
     reads(&base, keys);
     let start = Instant::now();

@@ -5,7 +5,20 @@ use std::collections::BTreeSet;
 use super::*;
 
 const KEYS: [&[u8]; 14] = [
-    b"a", b"a\0", b"a\0\0", b"a\0\x01", b"a\0\xFF", b"a\x01", b"aa", b"ab", b"b", b"\0", b"\0\x01", b"\xFF", b"\xFF\xFF", b"\x01",
+    b"a",
+    b"a\0",
+    b"a\0\0",
+    b"a\0\x01",
+    b"a\0\xFF",
+    b"a\x01",
+    b"aa",
+    b"ab",
+    b"b",
+    b"\0",
+    b"\0\x01",
+    b"\xFF",
+    b"\xFF\xFF",
+    b"\x01",
 ];
 
 /// What was ever written, and what must still be stored.
@@ -207,7 +220,10 @@ fn same(snapshot: &Snapshot, wanted: Option<&Arc<Change>>, got: Option<(Revision
     assert_eq!(wanted.at, at);
     match (&wanted.kind, version) {
         (ChangeKind::Tombstone, Version::Tombstone) => {}
-        (ChangeKind::Put { create, version, lease, value }, Version::Put { create: c, version: v, lease: l, inline }) => {
+        (
+            ChangeKind::Put { create, version, lease, value },
+            Version::Put { create: c, version: v, lease: l, inline },
+        ) => {
             assert_eq!((create, version, lease), (c, v, l));
             let found = inline.clone().unwrap_or_else(|| snapshot.value(at).unwrap());
             assert_eq!(found, value);
