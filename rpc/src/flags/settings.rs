@@ -11,8 +11,8 @@ use crate::edge::{Address, Limits};
 
 /// What a receive limit adds to `--max-request-bytes`: room for the envelope of a message.
 const ENVELOPE_BYTES: u64 = 512 << 10;
-/// Above it a request is so large that it delays every other one.
-const REQUEST_BYTES_LARGE: u64 = 10 << 20;
+/// A request goes into one frame of the log, where it may take a little more than on the wire.
+const REQUEST_BYTES_MAX: u64 = (storage::COMMAND_BYTES_MAX / 4 * 3) as u64;
 const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const PROGRESS_INTERVAL_STANDARD: Duration = Duration::from_secs(600);
@@ -74,7 +74,7 @@ pub(super) fn build(
         advertise_peer_urls: url::advertised(text(matches, "initial-advertise-peer-urls"))?,
         storage: storage_options(matches)?,
         limits: limits(matches, connections_max)?,
-        max_request_bytes: max_request_bytes(matches, &mut warnings)?,
+        max_request_bytes: max_request_bytes(matches)?,
         max_txn_ops: size(matches, "max-txn-ops")?,
         min_lease_ttl_seconds: min_lease_ttl_seconds(matches)?,
         progress_interval: progress_interval(matches, &mut warnings),
@@ -154,10 +154,10 @@ fn positive(duration: Duration, standard: Duration) -> Duration {
     if duration.is_zero() { standard } else { duration }
 }
 
-fn max_request_bytes(matches: &ArgMatches, warnings: &mut Vec<String>) -> Result<usize, String> {
+fn max_request_bytes(matches: &ArgMatches) -> Result<usize, String> {
     let bytes = count(matches, "max-request-bytes");
-    if bytes > REQUEST_BYTES_LARGE {
-        warnings.push(format!("--max-request-bytes={bytes} is more than the {REQUEST_BYTES_LARGE} that is advisable"));
+    if bytes > REQUEST_BYTES_MAX {
+        return Err(format!("--max-request-bytes={bytes} must not be above {REQUEST_BYTES_MAX}"));
     }
     narrow("max-request-bytes", bytes)
 }
