@@ -1,0 +1,3 @@
+//! The keyspace as a library, held against the model.
+
+mod model;
