@@ -36,15 +36,17 @@ impl Model {
         Ok(Expected::Range(self.read(request)))
     }
 
-    fn range_stream(&self, request: &RangeRequest) -> Result<Expected, Refusal> {
+    fn range_stream(&mut self, request: &RangeRequest) -> Result<Expected, Refusal> {
         static_checks::range(request)?;
-        if !matches!((request.sort_order, request.sort_target), (0 | 1, 0)) {
+        if !matches!((request.sort_order, request.sort_target), (0, _) | (1, 0)) {
             return Err(Refusal::StreamSort);
         }
         let bounds = [request.min_mod_revision, request.max_mod_revision, request.min_create_revision, request.max_create_revision];
         if bounds.iter().any(|bound| *bound != 0) {
             return Err(Refusal::StreamFilter);
         }
+        // Without an order, but with something to sort by, each chunk is sorted by itself, and chunks are as large as they are.
+        self.undefined |= request.sort_target != 0;
         self.range(request)
     }
 

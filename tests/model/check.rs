@@ -9,6 +9,7 @@ use super::rng::Rng;
 use super::state::Model;
 use super::watching::Stream;
 use super::wire::*;
+use super::wire_more::LeaseGrantRequest;
 
 /// All right, or what is wrong.
 pub type Checked = Result<(), String>;
@@ -59,8 +60,17 @@ impl<'a, D: Driver> Run<'a, D> {
             91..94 => self.flush(),
             94..96 => self.page_through(),
             96..98 => self.compact_past_a_watch(),
+            98 => self.short_lease(),
             _ => self.read_everything(3),
         }
+    }
+
+    /// A lease that would not last the run is revoked at once.
+    fn short_lease(&mut self) -> Checked {
+        let free = (100..).find(|id| !self.model.leases.contains_key(id)).unwrap_or(0);
+        let ttl = self.rng.between(-1, 2);
+        self.request(Request::Grant(LeaseGrantRequest { ttl, id: free }))?;
+        self.request(Request::Revoke(free))
     }
 
     fn finish(&mut self) -> Checked {
@@ -105,7 +115,8 @@ impl<'a, D: Driver> Run<'a, D> {
             early = Some(got);
         }
         let expected = after.apply(&asked);
-        if after.undefined {
+        let twice = changes_a_key_twice(&after, before.0);
+        if after.undefined || (twice && self.driver.rules().breaks_on_two_changes_of_a_key) {
             return Ok(None);
         }
         self.trace(format!("revision {}, {request:?}", before.0));
@@ -116,18 +127,12 @@ impl<'a, D: Driver> Run<'a, D> {
         let got = early.unwrap_or_else(|| self.driver.apply(&request));
         Expected::check(&expected, &got).map_err(|wrong| format!("{request:?}\n{wrong}"))?;
         *self.model = after;
-        self.note_revision(before.0);
+        self.coverage.note_if(twice, "txn: several versions of a key");
         let tombstone = |revision: &i64| self.model.history.get(revision).is_some_and(|all| all.iter().any(|change| change.version.record.is_none()));
         let at_tombstone = matches!(&request, Request::Compact(_)) && got.is_ok() && tombstone(&self.model.compacted);
         self.coverage.note_if(at_tombstone, "compaction: at a tombstone");
         self.coverage.note_request(&request, &got, before);
         Ok(Some(got))
-    }
-
-    fn note_revision(&mut self, before: i64) {
-        let Some(changes) = self.model.history.range(before + 1..).next().map(|(_, changes)| changes) else { return };
-        let again = |index: usize| changes[..index].iter().any(|other| other.key == changes[index].key);
-        self.coverage.note_if((0..changes.len()).any(again), "txn: several versions of a key");
     }
 
     /// Reads everything at some of the live revisions, and next to them what cannot be read.
@@ -205,7 +210,7 @@ impl<'a, D: Driver> Run<'a, D> {
                 self.coverage.note_if(self.driver.flush(), "flush: between pages");
                 Ok(())
             }
-            9 if self.rng.chance(self.reopens_per_mille) => {
+            9 if self.rng.chance(self.reopens_per_mille * 5) => {
                 self.coverage.note("reopen: between pages");
                 self.reopen()
             }
@@ -213,4 +218,11 @@ impl<'a, D: Driver> Run<'a, D> {
             _ => Ok(()),
         }
     }
+}
+
+/// True if the revision after `before` holds two changes of one key.
+fn changes_a_key_twice(model: &Model, before: i64) -> bool {
+    let changes = model.history.get(&(before + 1)).map_or(&[][..], Vec::as_slice);
+    let again = |index: usize| changes[..index].iter().any(|other| other.key == changes[index].key);
+    (0..changes.len()).any(again)
 }

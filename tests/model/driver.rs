@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::op::{Outcome, Request};
+use super::watcher::Rules;
 use super::wire_more::{WatchRequest, WatchResponse};
 
 /// A keyspace under test, however it is reached.
@@ -23,6 +24,6 @@ pub trait Driver {
     fn reopen(&mut self, killed: bool) -> bool;
     /// True if lists can be streamed.
     fn streams_lists(&self) -> bool;
-    /// True if the revision on a message of events is a promise that nothing up to it follows.
-    fn promises_revisions(&self) -> bool;
+    /// What this implementation does where several answers are right.
+    fn rules(&self) -> Rules;
 }

@@ -129,11 +129,11 @@ impl Generator<'_> {
 
     pub fn put(&mut self) -> PutRequest {
         let ignore_value = self.rng.chance(8);
-        let ignore_lease = self.rng.chance(8);
+        let ignore_lease = self.rng.chance(if ignore_value { 20 } else { 8 });
         PutRequest {
             key: self.key(),
-            value: if ignore_value && !self.rng.chance(5) { Blob::new() } else { self.value() },
-            lease: if !self.rng.chance(25) || (ignore_lease && !self.rng.chance(5)) { 0 } else { self.lease() },
+            value: if ignore_value && !self.rng.chance(10) { Blob::new() } else { self.value() },
+            lease: if !self.rng.chance(25) || (ignore_lease && !self.rng.chance(20)) { 0 } else { self.lease() },
             prev_kv: self.rng.chance(40),
             ignore_value,
             ignore_lease,

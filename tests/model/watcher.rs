@@ -6,6 +6,17 @@ use super::state::Model;
 use super::wire::{Blob, Event};
 use super::wire_more::{WatchCreate, WatchResponse};
 
+/// What differs between implementations that are all right.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The revision on a message of events promises that nothing up to it follows.
+    pub revisions_are_promises: bool,
+    /// Of several changes of a key in the compacted revision only the last may be left.
+    pub floor_keeps_last_alone: bool,
+    /// A key that is changed twice in one revision may end the server once that revision is compacted.
+    pub breaks_on_two_changes_of_a_key: bool,
+}
+
 /// A watch and how far it got.
 #[derive(Clone, Debug)]
 pub struct Watcher {
@@ -52,13 +63,16 @@ impl Watcher {
     }
 
     /// Takes the events of a message.
-    pub fn take(&mut self, model: &Model, got: &WatchResponse, strict: bool, coverage: &mut Coverage) -> Result<(), String> {
+    pub fn take(&mut self, model: &Model, got: &WatchResponse, rules: Rules, coverage: &mut Coverage) -> Result<(), String> {
         same("compacted", &false, &self.compacted)?;
         let header = got.header.as_ref().map_or(0, |header| header.revision);
         let mut expected = self.outstanding(model).into_iter();
         let mut events = got.events.as_slice();
         while let Some(first) = events.first() {
-            let (revision, group) = expected.next().ok_or_else(|| format!("nothing is to come, got {first:?}"))?;
+            let (revision, mut group) = expected.next().ok_or_else(|| format!("nothing is to come, got {first:?}"))?;
+            if revision <= model.compacted && rules.floor_keeps_last_alone && !starts_with(events, &group) {
+                keep_last_of_each_key(&mut group);
+            }
             if events.len() < group.len() {
                 return Err(format!("revision {revision} is split: expected {group:?}\n     got {events:?}"));
             }
@@ -75,7 +89,7 @@ impl Watcher {
         if header < self.next - 1 || header > model.revision {
             return Err(format!("revision {header} on events up to {}, the store is at {}", self.next - 1, model.revision));
         }
-        if strict {
+        if rules.revisions_are_promises {
             self.promised(model, header)?;
         }
         coverage.note("watch: events");
@@ -118,7 +132,24 @@ fn check_event(expected: &Event, got: &Event, floor: i64) -> Result<(), String> 
     same("event", expected, got)
 }
 
+fn starts_with(events: &[Event], group: &[Event]) -> bool {
+    let same = |(event, expected): (&Event, &Event)| event.kv == expected.kv;
+    events.len() >= group.len() && events.iter().zip(group).all(same)
+}
+
+fn keep_last_of_each_key(group: &mut Vec<Event>) {
+    let all = group.clone();
+    let mut index = 0;
+    group.retain(|event| {
+        index += 1;
+        !all[index..].iter().any(|later| key(later) == key(event))
+    });
+}
+
+fn key(event: &Event) -> Option<&Blob> {
+    event.kv.as_ref().map(|kv| &kv.key)
+}
+
 fn same_key_twice(events: &[Event]) -> bool {
-    let key = |event: &Event| event.kv.as_ref().map(|kv| kv.key.clone());
     events.iter().enumerate().any(|(index, event)| events[..index].iter().any(|other| key(other) == key(event)))
 }
