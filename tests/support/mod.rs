@@ -4,5 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a test that panics has failed")]
 
 pub mod client;
+pub mod ledger;
+pub mod load;
 pub mod remote;
 pub mod server;
