@@ -95,3 +95,180 @@ async fn leases_are_there(load: &Load, server: &Server) {
     assert!(lost.is_empty(), "leases {lost:?} are gone");
     assert!(!there.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_asked_to_end_ends_in_order_with_streams_open() {
+    let mut server = Server::start(&[]).await;
+    let channel = server.channel();
+    let mut watch = Duplex::<WatchRequest, WatchResponse>::open(&channel, "/etcdserverpb.Watch/Watch");
+    let create = WatchCreate { key: vec![0], range_end: vec![0], ..Default::default() };
+    watch.send(WatchRequest { union: Some(WatchUnion::Create(create)) });
+    assert!(watch.next().await.expect("an answer").expect("no error").created);
+    let mut keep_alive = Duplex::<LeaseIdRequest, LeaseKeepAliveResponse>::open(&channel, "/etcdserverpb.Lease/LeaseKeepAlive");
+    keep_alive.send(LeaseIdRequest { id: 1 });
+    assert_eq!(keep_alive.next().await.expect("an answer").expect("no error").ttl, 0);
+    let put = PutRequest { key: b"a".to_vec(), value: b"b".to_vec(), ..Default::default() };
+    let _: PutResponse = unary(&channel, "/etcdserverpb.KV/Put", put).await.expect("the server answers");
+    let begun = Instant::now();
+    server.terminate();
+    let status = server.wait().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    assert_eq!(status.code(), Some(0), "{}", server.log());
+    server.start_again().await;
+    let get = RangeRequest { key: b"a".to_vec(), ..Default::default() };
+    let reply: RangeResponse = unary(&server.channel(), "/etcdserverpb.KV/Range", get).await.expect("the server answers");
+    assert_eq!((reply.count, reply.header.map(|header| header.revision)), (1, Some(2)));
+}
+
+/// Starts a server that must refuse, and returns what it said.
+async fn refusal(mut server: Server) -> String {
+    server.spawn();
+    let begun = Instant::now();
+    let status = server.wait().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    assert!(!status.success(), "it ended with {status}");
+    server.log()
+}
+
+#[tokio::test]
+async fn a_second_server_on_the_same_directory_is_refused_and_harms_nothing() {
+    let server = Server::start(&[]).await;
+    let said = refusal(Server::prepare(&[]).on(server.data())).await;
+    assert!(said.contains(server.data().to_str().expect("a path")), "it names the directory: {said}");
+    let put = PutRequest { key: b"a".to_vec(), ..Default::default() };
+    let _: PutResponse = unary(&server.channel(), "/etcdserverpb.KV/Put", put).await.expect("the first goes on");
+}
+
+#[tokio::test]
+async fn a_directory_with_other_things_in_it_is_refused_and_left_alone() {
+    let server = Server::prepare(&[]);
+    let data = server.scratch().join("foreign");
+    std::fs::create_dir(&data).expect("a directory");
+    std::fs::write(data.join("letter.txt"), b"not ours").expect("a file");
+    let keep = tempfile::TempDir::new().expect("a directory");
+    let elsewhere = keep.path().join("foreign");
+    std::fs::rename(&data, &elsewhere).expect("it moves");
+    refusal(server.on(elsewhere.clone())).await;
+    let names: Vec<_> = std::fs::read_dir(&elsewhere).expect("it is there").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["letter.txt"]);
+    assert_eq!(std::fs::read(elsewhere.join("letter.txt")).expect("it is there"), b"not ours");
+}
+
+#[tokio::test]
+async fn a_file_in_place_of_the_directory_is_refused() {
+    let keep = tempfile::TempDir::new().expect("a directory");
+    let file = keep.path().join("data");
+    std::fs::write(&file, b"a file").expect("a file");
+    let said = refusal(Server::prepare(&[]).on(file.clone())).await;
+    assert!(said.contains(file.to_str().expect("a path")), "it names the file: {said}");
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"a file");
+}
+
+#[tokio::test]
+async fn an_unknown_flag_is_refused() {
+    let said = refusal(Server::prepare(&["--no-such-flag"])).await;
+    assert!(said.contains("no-such-flag"), "{said}");
+}
+
+#[tokio::test]
+async fn files_that_were_cut_to_nothing_do_not_become_a_fresh_store() {
+    let mut server = Server::start(SMALL).await;
+    let channel = server.channel();
+    for index in 0..300 {
+        let put = PutRequest { key: format!("k{index}").into_bytes(), value: vec![b'v'; 100], ..Default::default() };
+        let _: PutResponse = unary(&channel, "/etcdserverpb.KV/Put", put).await.expect("the server answers");
+    }
+    server.terminate();
+    server.wait().await;
+    let files = files_below(&server.data());
+    let largest = files.iter().max_by_key(|file| std::fs::metadata(file).map_or(0, |metadata| metadata.len())).expect("a file");
+    std::fs::write(largest, b"").expect("it is cut");
+    server.spawn();
+    let status = server.wait().await;
+    assert!(!status.success(), "it started over {}: {}", largest.display(), server.log());
+}
+
+fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Loads keys, 128 in a transaction, many transactions at once.
+async fn load_keys(server: &Server, from: u64, upto: u64) {
+    let channel = server.channel();
+    let mut running = tokio::task::JoinSet::new();
+    for start in (from..upto).step_by(128) {
+        while running.len() >= 64 {
+            let done: Result<Result<TxnResponse, tonic::Status>, _> = running.join_next().await.expect("one runs");
+            done.expect("it ends in order").expect("the server answers");
+        }
+        let puts = (start..upto.min(start + 128)).map(|number| {
+            let mut value = format!("value {number} ").into_bytes();
+            value.resize(256, b'.');
+            TxnOp::Put(PutRequest { key: key(number), value, ..Default::default() })
+        });
+        let success = puts.map(|put| RequestOp { request: Some(put) }).collect();
+        let channel = channel.clone();
+        running.spawn(async move { unary(&channel, "/etcdserverpb.KV/Txn", TxnRequest { success, ..Default::default() }).await });
+    }
+    while let Some(done) = running.join_next().await {
+        done.expect("it ends in order").expect("the server answers");
+    }
+}
+
+/// A key's place is mixed, so that a load touches the whole tree all the time.
+fn key(number: u64) -> Vec<u8> {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    format!("/registry/things/{mixed:016x}").into_bytes()
+}
+
+/// Reads everything in pages of 1000 at one revision; returns how many keys there were.
+async fn scan(server: &Server) -> u64 {
+    let channel = server.channel();
+    let (mut next, mut revision, mut found) = (vec![0], 0, 0);
+    loop {
+        let page = RangeRequest { key: next, range_end: vec![0], limit: 1000, revision, ..Default::default() };
+        let reply: RangeResponse = unary(&channel, "/etcdserverpb.KV/Range", page).await.expect("the server answers");
+        revision = if revision == 0 { reply.header.expect("a header").revision } else { revision };
+        found += reply.kvs.len() as u64;
+        assert!(reply.kvs.windows(2).all(|pair| pair[0].key < pair[1].key), "in key order");
+        let last = reply.kvs.into_iter().last();
+        match last {
+            Some(kv) if reply.more => next = [kv.key.as_slice(), &[0]].concat(),
+            _ => return found,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_keys_cost_neither_start_nor_memory() {
+    // The full size takes minutes: it is asked for by the environment.
+    let keys = setting("STERNPOST_TEST_KEYS", 100_000);
+    let mut server = Server::start(&[]).await;
+    let begun = Instant::now();
+    load_keys(&server, 0, keys).await;
+    let loaded = begun.elapsed();
+    let after_load = server.resident_bytes();
+    server.kill();
+    let ready = server.start_again().await;
+    let (frames, bytes) = (server.logged("frames_replayed"), server.logged("bytes_read"));
+    let opened = server.resident_bytes();
+    // New keys fill what is kept in memory, then everything is read.
+    load_keys(&server, keys, keys + 50_000).await;
+    let begun = Instant::now();
+    let found = scan(&server).await;
+    let (scanned, full) = (begun.elapsed(), server.resident_bytes());
+    println!(
+        "{keys} keys loaded in {loaded:?} ({} MiB resident), ready after {ready:?} ({frames:?} frames, {bytes:?} bytes, {} MiB resident), \
+         {found} keys scanned in {scanned:?} ({} MiB resident)",
+        after_load / MIB, opened / MIB, full / MIB
+    );
+    assert_eq!(found, keys + 50_000);
+    let frames = frames.expect("the server logs the frames that it replays");
+    let bytes = bytes.expect("the server logs the bytes that it reads");
+    assert!(frames <= 4_000 && bytes <= 192 * MIB, "{frames} frames, {bytes} bytes");
+    assert!(opened < 256 * MIB, "{} MiB after the start", opened / MIB);
+    assert!(full < 256 * MIB, "{} MiB after a scan", full / MIB);
+}

@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Server {
     child: Option<Child>,
     directory: TempDir,
+    data: PathBuf,
     port: u16,
     peer_port: u16,
     extra: Vec<String>,
@@ -38,7 +39,14 @@ impl Server {
     pub fn prepare(extra: &[&str]) -> Server {
         let extra = extra.iter().map(|argument| argument.to_string()).collect();
         let directory = TempDir::new().expect("a temporary directory");
-        Server { child: None, directory, port: free_port(), peer_port: free_port(), extra, starts: 0 }
+        let data = directory.path().join("data");
+        Server { child: None, directory, data, port: free_port(), peer_port: free_port(), extra, starts: 0 }
+    }
+
+    /// The same server on another data directory.
+    pub fn on(mut self, data: PathBuf) -> Server {
+        self.data = data;
+        self
     }
 
     /// Starts the server on the same directory and waits until it answers; returns how long that took.
@@ -146,13 +154,21 @@ impl Server {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
+    /// A number that the process logged as `name=12`, `"name":12` or `"name":"12"`.
+    pub fn logged(&self, name: &str) -> Option<u64> {
+        let log = self.log();
+        let after = log.split(name).nth(1)?.trim_start_matches(['"', ':', '=', ' ']);
+        let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    }
+
     fn log_path(&self) -> PathBuf {
         self.directory.path().join(format!("server-{}.log", self.starts))
     }
 
     /// The data directory.
     pub fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
+        self.data.clone()
     }
 
     /// A directory beside the data directory.
