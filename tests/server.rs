@@ -1,5 +1,7 @@
 //! The server over gRPC: the model's test body, other clients, and input that is wrong.
 
+mod clients;
+mod hostile;
 mod model;
 mod support;
 
