@@ -7,11 +7,16 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use model::op::{Reply, Request, header};
 use model::rng::{Rng, seed, setting};
+use model::state::Model;
 use model::wire::*;
 use model::wire_more::*;
 use support::client::{Duplex, unary};
-use support::load::{Load, Recorder, Writer};
+use support::bulk::{MIB, load_keys, scan};
+use support::ledger::{Ledger, value};
+use support::load::{Load, Writer};
+use support::recorder::Recorder;
 use support::server::Server;
 
 /// Small bounds, so that flushes run all the time.
@@ -193,55 +198,6 @@ fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-const MIB: u64 = 1 << 20;
-
-/// Loads keys, 128 in a transaction, many transactions at once.
-async fn load_keys(server: &Server, from: u64, upto: u64) {
-    let channel = server.channel();
-    let mut running = tokio::task::JoinSet::new();
-    for start in (from..upto).step_by(128) {
-        while running.len() >= 64 {
-            let done: Result<Result<TxnResponse, tonic::Status>, _> = running.join_next().await.expect("one runs");
-            done.expect("it ends in order").expect("the server answers");
-        }
-        let puts = (start..upto.min(start + 128)).map(|number| {
-            let mut value = format!("value {number} ").into_bytes();
-            value.resize(256, b'.');
-            TxnOp::Put(PutRequest { key: key(number), value, ..Default::default() })
-        });
-        let success = puts.map(|put| RequestOp { request: Some(put) }).collect();
-        let channel = channel.clone();
-        running.spawn(async move { unary(&channel, "/etcdserverpb.KV/Txn", TxnRequest { success, ..Default::default() }).await });
-    }
-    while let Some(done) = running.join_next().await {
-        done.expect("it ends in order").expect("the server answers");
-    }
-}
-
-/// A key's place is mixed, so that a load touches the whole tree all the time.
-fn key(number: u64) -> Vec<u8> {
-    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    format!("/registry/things/{mixed:016x}").into_bytes()
-}
-
-/// Reads everything in pages of 1000 at one revision; returns how many keys there were.
-async fn scan(server: &Server) -> u64 {
-    let channel = server.channel();
-    let (mut next, mut revision, mut found) = (vec![0], 0, 0);
-    loop {
-        let page = RangeRequest { key: next, range_end: vec![0], limit: 1000, revision, ..Default::default() };
-        let reply: RangeResponse = unary(&channel, "/etcdserverpb.KV/Range", page).await.expect("the server answers");
-        revision = if revision == 0 { reply.header.expect("a header").revision } else { revision };
-        found += reply.kvs.len() as u64;
-        assert!(reply.kvs.windows(2).all(|pair| pair[0].key < pair[1].key), "in key order");
-        let last = reply.kvs.into_iter().last();
-        match last {
-            Some(kv) if reply.more => next = [kv.key.as_slice(), &[0]].concat(),
-            _ => return found,
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_keys_cost_neither_start_nor_memory() {
     // The full size takes minutes: it is asked for by the environment.
@@ -271,4 +227,37 @@ async fn many_keys_cost_neither_start_nor_memory() {
     assert!(frames <= 4_000 && bytes <= 192 * MIB, "{frames} frames, {bytes} bytes");
     assert!(opened < 256 * MIB, "{} MiB after the start", opened / MIB);
     assert!(full < 256 * MIB, "{} MiB after a scan", full / MIB);
+}
+
+/// What one client wrote, and what a watch recorded of it.
+fn small_history() -> (Ledger, Vec<(i64, Vec<Event>)>) {
+    let (mut ledger, mut model, mut record) = (Ledger::default(), Model::new(), Vec::new());
+    for number in 1..=5 {
+        let put = PutRequest { key: b"a".to_vec(), value: value((0, number)), ..Default::default() };
+        ledger.ask((0, number), Request::Put(put.clone()), None);
+        model.apply(&Request::Put(put)).expect("it is valid");
+        ledger.answer((0, number), Reply::Put(PutResponse { header: header(model.revision), prev_kv: None }));
+        let events = model.events(&[0], &[0], model.revision).pop().expect("it was just made").1;
+        record.push((model.revision, events.into_iter().map(|event| Event { prev_kv: None, ..event }).collect()));
+    }
+    (ledger, record)
+}
+
+#[test]
+fn the_ledger_notices_what_is_lost_repeated_or_altered() {
+    let (ledger, record) = small_history();
+    ledger.verify(&record).expect("it is all there");
+    ledger.verify(&record[..4]).expect_err("the last is lost");
+    let mut hole = record.clone();
+    hole.remove(2);
+    ledger.verify(&hole).expect_err("one is lost");
+    let mut twice = record.clone();
+    twice.push((7, record[4].1.clone()));
+    ledger.verify(&twice).expect_err("one happened twice");
+    let mut altered = record.clone();
+    altered[1].1[0].kv.as_mut().expect("a key").version += 1;
+    ledger.verify(&altered).expect_err("a version is wrong");
+    let (mut stale, record) = small_history();
+    stale.read(3, b"a".to_vec(), record[0].1[0].kv.clone());
+    stale.verify(&record).expect_err("a read is stale");
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use prost::Message;
+use prost::encoding::{encode_varint, encoded_len_varint};
 use tonic::Code;
 
 use super::{others_are_served, put};
@@ -23,22 +24,23 @@ async fn a_request_above_the_limit_is_refused_and_one_below_is_not() {
     others_are_served(&channel).await;
 }
 
-/// A transaction with so many levels, encoded from the inside out.
+/// A transaction with so many levels within it, each `TxnRequest { success: [RequestOp { request_txn }] }`. Lengths are found from the inside
+/// out, bytes are written from the outside in.
 fn nested(levels: usize) -> Bytes {
-    let mut inner = Vec::new();
+    let (mut length, mut lengths) = (0, Vec::with_capacity(levels));
     for _ in 0..levels {
-        // TxnRequest { success: [RequestOp { request_txn: inner }] }
-        let mut op = Vec::with_capacity(inner.len() + 16);
-        op.push(4 << 3 | 2);
-        prost::encoding::encode_varint(inner.len() as u64, &mut op);
-        op.extend_from_slice(&inner);
-        let mut txn = Vec::with_capacity(op.len() + 16);
-        txn.push(2 << 3 | 2);
-        prost::encoding::encode_varint(op.len() as u64, &mut txn);
-        txn.extend_from_slice(&op);
-        inner = txn;
+        let op = 1 + encoded_len_varint(length) + length as usize;
+        lengths.push((op as u64, length));
+        length = (1 + encoded_len_varint(op as u64) + op) as u64;
     }
-    inner.into()
+    let mut bytes = Vec::with_capacity(length as usize);
+    for (op, txn) in lengths.into_iter().rev() {
+        bytes.push(2 << 3 | 2);
+        encode_varint(op, &mut bytes);
+        bytes.push(4 << 3 | 2);
+        encode_varint(txn, &mut bytes);
+    }
+    bytes.into()
 }
 
 #[tokio::test]
@@ -46,8 +48,8 @@ async fn deep_nesting_is_refused_however_deep() {
     let server = Server::start(&[]).await;
     let channel = server.channel();
     let path = "/etcdserverpb.KV/Txn";
-    raw(&channel, path, vec![nested(60)]).await.expect("as deep as the limit of operations allows").expect("an answer");
-    let status = raw(&channel, path, vec![nested(140)]).await.expect_err("deeper than the limit allows");
+    raw(&channel, path, vec![nested(128)]).await.expect("as deep as the limit of operations allows").expect("an answer");
+    let status = raw(&channel, path, vec![nested(129)]).await.expect_err("deeper than the limit allows");
     assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "etcdserver: too many operations in txn request"));
     for levels in [9_000, 100_000] {
         raw(&channel, path, vec![nested(levels)]).await.expect_err("far too deep");

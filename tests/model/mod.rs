@@ -12,6 +12,7 @@ pub mod generate;
 pub mod generate_txn;
 pub mod notes;
 pub mod op;
+pub mod progress;
 pub mod read;
 pub mod rng;
 pub mod state;

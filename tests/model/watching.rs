@@ -190,7 +190,7 @@ impl<D: Driver> Run<'_, D> {
     }
 
     /// Reads until every watch of a stream has what the model says it must have.
-    fn drain(&mut self, stream: usize) -> Checked {
+    pub fn drain(&mut self, stream: usize) -> Checked {
         self.trace(format!("drain {stream}"));
         let due = |run: &Self| run.streams[stream].watchers.values().any(|watcher| !watcher.outstanding(run.model).is_empty());
         while due(self) {
@@ -200,7 +200,7 @@ impl<D: Driver> Run<'_, D> {
         Ok(())
     }
 
-    fn send(&mut self, stream: usize, union: WatchUnion) {
+    pub fn send(&mut self, stream: usize, union: WatchUnion) {
         self.driver.watch_send(self.streams[stream].id, WatchRequest { union: Some(union) });
     }
 
@@ -214,7 +214,7 @@ impl<D: Driver> Run<'_, D> {
     }
 
     /// Takes a message that no step was waiting for.
-    fn take(&mut self, stream: usize, got: WatchResponse) -> Checked {
+    pub fn take(&mut self, stream: usize, got: WatchResponse) -> Checked {
         let rules = self.driver.rules();
         let revision = got.header.as_ref().map_or(0, |header| header.revision);
         let context = format!("{got:?}");
@@ -243,40 +243,6 @@ impl<D: Driver> Run<'_, D> {
         outcome.map_err(|wrong| format!("{context}\n{wrong}"))
     }
 
-    /// Asks for progress: it must come once everything has, and must not come while a watch waits for a revision to come. A watch that
-    /// was overtaken and not canceled yet, or that waits for the very next revision, may keep it from coming.
-    pub fn ask_for_progress(&mut self) -> Checked {
-        if self.streams.is_empty() {
-            return Ok(());
-        }
-        let stream = self.rng.below(self.streams.len());
-        self.drain(stream)?;
-        let current = self.model.revision;
-        let watchers = || self.streams[stream].watchers.values().filter(|watcher| !watcher.compacted);
-        let waits = watchers().any(|watcher| watcher.next > current + 1);
-        let unsure = watchers().any(|watcher| watcher.future && watcher.next == current + 1) || watchers().count() != self.streams[stream].watchers.len();
-        let some = watchers().count() > 0;
-        let tries = if waits { 1 } else if some && !unsure { 40 } else { 0 };
-        let patience = Duration::from_millis(if waits { 15 } else { 250 });
-        for _ in 0..tries {
-            self.send(stream, WatchUnion::Progress(Empty {}));
-            while let Some(got) = self.driver.watch_next(self.streams[stream].id, patience) {
-                let done = is_progress(&got) && got.watch_id == -1 && got.header.as_ref().is_some_and(|header| header.revision == current);
-                self.take(stream, got)?;
-                if done {
-                    self.coverage.note("watch: progress");
-                    return Ok(());
-                }
-                if self.streams[stream].watchers.values().any(|watcher| watcher.compacted) {
-                    return Ok(());
-                }
-            }
-        }
-        self.coverage.note_if(waits, "watch: no progress while one waits");
-        let watchers = &self.streams[stream].watchers;
-        if tries > 1 { Err(format!("progress never came, the store is at {current}: {watchers:?}")) } else { Ok(()) }
-    }
-
     /// Opens every stream again, each watch where it was.
     pub fn resume_watches(&mut self) -> Checked {
         for old in std::mem::take(&mut self.streams) {
@@ -302,6 +268,7 @@ impl<D: Driver> Run<'_, D> {
     }
 }
 
-fn is_progress(got: &WatchResponse) -> bool {
+/// True for a message that is nothing but a promise.
+pub fn is_progress(got: &WatchResponse) -> bool {
     got.events.is_empty() && !got.created && !got.canceled && got.compact_revision == 0
 }
