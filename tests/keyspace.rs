@@ -6,7 +6,7 @@ mod model;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use embedded::embedded::Embedded;
+use embedded::driver::Embedded;
 use embedded::environment::{HandClock, always_flushing, never_flushing, open};
 use embedded::memory::Memory;
 use model::check::Run;
@@ -44,13 +44,16 @@ fn random_requests_are_answered_as_the_model_answers() {
     coverage.assert_all(true, true, false);
 }
 
+/// A lease: its id, what is left of which TTL, its keys.
+type ObservedLease = (i64, Option<(i64, i64)>, Vec<Vec<u8>>);
+
 /// Everything that can be seen of a keyspace.
 #[derive(Debug, PartialEq)]
 struct Observed {
     numbers: Vec<i64>,
     applied: u64,
     lists: Vec<Result<Reply, model::op::Refusal>>,
-    leases: Vec<(i64, Option<(i64, i64)>, Vec<Vec<u8>>)>,
+    leases: Vec<ObservedLease>,
     alarms: Vec<storage::Alarm>,
 }
 
@@ -190,7 +193,9 @@ fn the_model_answers_as_the_reference_says() {
     let get = |revision| Request::Range(RangeRequest { key: b"a".to_vec(), revision, ..Default::default() });
     let delete = Request::DeleteRange(DeleteRangeRequest { key: b"a".to_vec(), ..Default::default() });
     let compact = |revision| Request::Compact(CompactionRequest { revision, physical: false });
-    let table: &[(Request, Result<(i64, i64), &str>)] = &[
+    // The revision and the count, or the text of the refusal.
+    type Answer = Result<(i64, i64), &'static str>;
+    let table: &[(Request, Answer)] = &[
         (get(0), Ok((1, 0))),
         (get(2), Err("etcdserver: mvcc: required revision is a future revision")),
         (put("a", 0), Ok((2, 0))),

@@ -76,12 +76,11 @@ async fn a_server_that_is_killed_loses_nothing_and_repeats_nothing() {
     for watch in watches {
         records.push(watch.await.expect("a watch ends in order"));
     }
-    let ledger = load.ledger.lock().unwrap();
-    let model = ledger.verify(&records[0]).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    let verified = load.ledger.lock().unwrap().verify(&records[0]);
+    let model = verified.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
     assert!(records.iter().all(|record| *record == records[0]), "the watches differ");
     assert_eq!(model.revision, current);
     assert_eq!(model.scan(&[0], &[0], current), now.kvs, "what is there now");
-    drop(ledger);
     leases_are_there(&load, &server).await;
     let (answered, unknown) = load.ledger.lock().unwrap().counts();
     println!(

@@ -31,7 +31,7 @@ fn random_requests_over_grpc_are_answered_as_the_model_answers() {
         for _ in 0..20.min(sequences - done) {
             let seed = first.wrapping_mul(1_000_003).wrapping_add(done);
             let mut run = Run::new(&mut driver, &mut model, &mut coverage, seed);
-            run.reopens_per_mille = 2;
+            run.reopens_per_mille = if support::server::reference().is_some() { 2 } else { 8 };
             run.sequence(first, 80);
             done += 1;
         }

@@ -4,6 +4,9 @@ use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Sor
 use tonic::Code;
 
 use super::{as_refused, connected, refused};
+use crate::model::wire;
+use crate::model::wire::{PutRequest, RangeRequest, RangeResponse, RangeStreamResponse, RequestOp, TxnRequest};
+use crate::support::client::{server_streaming, unary};
 
 #[tokio::test]
 async fn a_key_is_put_read_and_deleted() {
@@ -91,4 +94,35 @@ async fn refusals_have_the_texts_that_clients_match() {
     let many = Txn::new().and_then(vec![TxnOp::get("a", None); 129]);
     assert_eq!(refused(client.txn(many).await), as_refused(Code::InvalidArgument, "too many operations in txn request"));
     assert_eq!(client.get("a", None).await.unwrap().header().unwrap().revision(), 1, "nothing was written");
+}
+
+#[tokio::test]
+async fn a_streamed_list_is_the_list_in_chunks() {
+    let (server, _client) = connected().await;
+    let channel = server.channel();
+    for start in (0..3000).step_by(100) {
+        let puts = (start..start + 100).map(|number| PutRequest {
+            key: format!("k/{number:05}").into_bytes(),
+            value: vec![b'v'; 2000],
+            ..Default::default()
+        });
+        let success = puts.map(|put| RequestOp { request: Some(wire::TxnOp::Put(put)) }).collect();
+        let _: wire::TxnResponse = unary(&channel, "/etcdserverpb.KV/Txn", TxnRequest { success, ..Default::default() }).await.unwrap();
+    }
+    for limit in [0, 2500] {
+        let request = RangeRequest { key: b"k/".to_vec(), range_end: b"k0".to_vec(), limit, ..Default::default() };
+        let list: RangeResponse = unary(&channel, "/etcdserverpb.KV/Range", request.clone()).await.unwrap();
+        let path = "/etcdserverpb.KV/RangeStream";
+        let mut stream = server_streaming::<_, RangeStreamResponse>(&channel, path, request).await.unwrap();
+        let (mut chunks, mut merged) = (0, RangeResponse::default());
+        while let Some(chunk) = stream.message().await.unwrap() {
+            let chunk = chunk.range_response.expect("a list");
+            assert!(merged.header.is_none(), "the header comes last");
+            merged.kvs.extend(chunk.kvs);
+            (merged.header, merged.more, merged.count) = (chunk.header, chunk.more, chunk.count);
+            chunks += 1;
+        }
+        assert!(chunks > 1, "6 MB in one chunk");
+        assert_eq!(merged, list);
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+use etcd_client::{Client, EventType, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 
 use super::connected;
+use crate::support::server::Server;
 
 async fn next(watch: &mut WatchStream) -> WatchResponse {
     let message = tokio::time::timeout(Duration::from_secs(20), watch.message());
@@ -105,4 +106,44 @@ async fn watches_share_a_stream_and_end_alone() {
     client.put("b", "1", None).await.unwrap();
     let message = next(&mut watch).await;
     assert_eq!((message.watch_id(), message.events()[0].kv().unwrap().key()), (9, &b"b"[..]));
+}
+
+#[tokio::test]
+async fn progress_is_told_now_and_then_to_those_who_asked_for_it() {
+    let server = Server::start(&["--watch-progress-notify-interval", "200ms"]).await;
+    let mut client = Client::connect([server.url()], None).await.expect("a connection");
+    let mut watch = client.watch("a", Some(WatchOptions::new().with_progress_notify())).await.unwrap();
+    assert!(next(&mut watch).await.created());
+    watch.watch("b", None).await.unwrap();
+    assert!(next(&mut watch).await.created());
+    client.put("c", "1", None).await.unwrap();
+    let mut told = 0;
+    while told < 2 {
+        let progress = next(&mut watch).await;
+        assert!(progress.events().is_empty() && progress.watch_id() == 0 && !progress.canceled(), "{progress:?}");
+        let revision = progress.header().unwrap().revision();
+        assert!(revision >= told);
+        told = revision;
+    }
+}
+
+#[tokio::test]
+async fn a_large_revision_comes_in_fragments_to_those_who_asked_for_it() {
+    let (_server, mut client) = connected().await;
+    let large = |byte: u8| vec![byte; 700_000];
+    let both = |byte| Txn::new().and_then([TxnOp::put("a", large(byte), None), TxnOp::put("b", large(byte), Some(PutOptions::new()))]);
+    client.txn(both(b'1')).await.unwrap();
+    let watch = |options: WatchOptions| options.with_prev_key().with_prefix();
+    let mut whole = client.watch("", Some(watch(WatchOptions::new()).with_all_keys())).await.unwrap();
+    let mut pieces = client.watch("", Some(watch(WatchOptions::new()).with_all_keys().with_fragment())).await.unwrap();
+    assert!(next(&mut whole).await.created() && next(&mut pieces).await.created());
+    client.txn(both(b'2')).await.unwrap();
+    let message = next(&mut whole).await;
+    assert_eq!(message.events().len(), 2, "without fragments a revision is one message");
+    let (first, second) = (next(&mut pieces).await, next(&mut pieces).await);
+    for (piece, key) in [(&first, b"a"), (&second, b"b")] {
+        let event = piece.events().first().expect("an event");
+        assert_eq!((piece.events().len(), event.kv().unwrap().key(), event.kv().unwrap().mod_revision()), (1, &key[..], 3));
+        assert_eq!(event.prev_kv().unwrap().value(), large(b'1'));
+    }
 }

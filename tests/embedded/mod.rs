@@ -4,6 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a test that panics has failed")]
 
 pub mod convert;
-pub mod embedded;
+pub mod driver;
 pub mod environment;
 pub mod memory;

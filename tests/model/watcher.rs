@@ -100,7 +100,10 @@ impl Watcher {
     pub fn promised(&mut self, model: &Model, revision: i64) -> Result<(), String> {
         match self.outstanding(model).first() {
             Some((due, events)) if *due <= revision => Err(format!("{revision} is promised, {due} is still due: {events:?}")),
-            _ => Ok(self.next = self.next.max(revision + 1)),
+            _ => {
+                self.next = self.next.max(revision + 1);
+                Ok(())
+            }
         }
     }
 

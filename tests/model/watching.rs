@@ -224,7 +224,10 @@ impl<D: Driver> Run<'_, D> {
             _ if got.watch_id == -1 && is_progress(&got) => {
                 let waiting = watchers.values().any(|watcher| watcher.next > revision + 1 && watcher.waits(model));
                 let mut all = watchers.values_mut().filter(|watcher| !watcher.compacted);
-                let promised = all.try_for_each(|watcher| Ok(watcher.caught_up()).and_then(|()| watcher.promised(model, revision)));
+                let promised = all.try_for_each(|watcher| {
+                    watcher.caught_up();
+                    watcher.promised(model, revision)
+                });
                 if waiting { Err("progress although a watch waits".into()) } else { promised }
             }
             None => Err("no such watch".into()),

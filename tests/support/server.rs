@@ -85,6 +85,8 @@ impl Server {
                 let mut command = Command::new(program);
                 command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer, "--unsafe-no-fsync"]);
                 command.args(["--initial-cluster", &format!("default={peer}")]);
+                // What bounds our memory means nothing to it.
+                command.args(self.extra.chunks(2).filter(|flag| !flag[0].starts_with("--recent")).flatten());
                 command
             }
             None => {
