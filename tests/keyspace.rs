@@ -45,7 +45,7 @@ fn random_requests_are_answered_as_the_model_answers() {
 }
 
 /// A lease: its id, what is left of which TTL, its keys.
-type ObservedLease = (i64, Option<(i64, i64)>, Vec<Vec<u8>>);
+type ObservedLease = (i64, i64, i64, Vec<Vec<u8>>);
 
 /// Everything that can be seen of a keyspace.
 #[derive(Debug, PartialEq)]
@@ -62,9 +62,8 @@ fn observe(keyspace: &Keyspace, driver: &mut Embedded) -> Observed {
     let everything = |revision| RangeRequest { key: vec![0], range_end: vec![0], revision, ..Default::default() };
     let lists = (1..=revision.0).map(|revision| driver.apply(&Request::Range(everything(revision)))).collect();
     let leases = keyspace.leases().into_iter().map(|id| {
-        let time = keyspace.lease_time_to_live(id, true).expect("the disk is there");
-        let keys = keyspace.lease_keys(id).expect("the disk is there");
-        (id.0, time.map(|time| (time.ttl, time.granted_ttl)), keys.iter().map(|key| key.to_vec()).collect())
+        let time = keyspace.lease_time_to_live(id, true).expect("the disk is there").expect("the lease is there");
+        (id.0, time.ttl, time.granted_ttl, time.keys.iter().map(|key| key.to_vec()).collect())
     });
     let mut leases: Vec<_> = leases.collect();
     leases.sort();
@@ -130,7 +129,8 @@ fn put(key: &str, lease: i64) -> Request {
 }
 
 fn attached(keyspace: &Keyspace, id: i64) -> usize {
-    keyspace.lease_keys(LeaseId(id)).expect("the disk is there").len()
+    let time = keyspace.lease_time_to_live(LeaseId(id), true).expect("the disk is there");
+    time.map_or(0, |time| time.keys.len())
 }
 
 /// Waits until a condition holds; expiry is noticed by a thread.

@@ -14,6 +14,7 @@ use super::environment::{HandClock, open};
 use super::memory::Memory;
 use crate::model::driver::Driver;
 use crate::model::op::{Outcome, Refusal, Reply, Request, header};
+use crate::model::state::Model;
 use crate::model::watcher::Rules;
 use crate::model::wire::*;
 use crate::model::wire_more::*;
@@ -59,7 +60,8 @@ impl Embedded {
             Request::Compact(request) => Reply::Done(keyspace.compact(request.revision).wait()?.0),
             Request::Grant(request) => {
                 let id = Some(request.id).filter(|id| *id != 0).map(LeaseId);
-                let reply = keyspace.lease_grant(id, request.ttl).wait()?;
+                // The shortest TTL is the server's to know.
+                let reply = keyspace.lease_grant(id, request.ttl.max(Model::MIN_TTL)).wait()?;
                 Reply::Grant(LeaseGrantResponse { header: header(reply.revision.0), id: reply.id.0, ttl: reply.ttl })
             }
             Request::Revoke(id) => Reply::Done(keyspace.lease_revoke(LeaseId(*id)).wait()?.0),
