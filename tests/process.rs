@@ -223,7 +223,10 @@ async fn many_keys_cost_neither_start_nor_memory() {
     assert_eq!(found, keys + 50_000);
     let frames = frames.expect("the server logs the frames that it replays");
     let bytes = bytes.expect("the server logs the bytes that it reads");
-    assert!(frames <= 4_000 && bytes <= 192 * MIB, "{frames} frames, {bytes} bytes");
+    // The tail is bounded by what memory may hold. A frame of 256 KiB has some 900 of these puts, and each may have to look at three pages
+    // of base for what the key was: neither bound knows how many keys there are.
+    let most = 64 * MIB + frames * 900 * 3 * 4096;
+    assert!(frames <= 1_000 && bytes <= most, "{frames} frames, {bytes} bytes, {most} allowed");
     assert!(opened < 256 * MIB, "{} MiB after the start", opened / MIB);
     assert!(full < 256 * MIB, "{} MiB after a scan", full / MIB);
 }
