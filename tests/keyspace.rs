@@ -78,7 +78,8 @@ fn history(seed: u64, length: usize) -> Vec<Request> {
         let request = Generator { rng: &mut rng, model: &model, serial: &mut serial }.request();
         let mut after = model.clone();
         let chosen = matches!(&request, Request::Grant(grant) if grant.id == 0);
-        let read = matches!(request, Request::Range(_) | Request::RangeStream(_) | Request::Leases | Request::TimeToLive(_));
+        let read =
+            matches!(request, Request::Range(_) | Request::RangeStream(_) | Request::Leases | Request::TimeToLive(_));
         let outcome = after.apply(&request);
         if !after.undefined && !chosen && !read && (outcome.is_ok() || rng.chance(10)) {
             model = after;

@@ -3,8 +3,8 @@
 mod model;
 mod support;
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use model::op::{Reply, Request, header};
@@ -12,8 +12,8 @@ use model::rng::{Rng, seed, setting};
 use model::state::Model;
 use model::wire::*;
 use model::wire_more::*;
-use support::client::{Duplex, unary};
 use support::bulk::{MIB, load_keys, scan};
+use support::client::{Duplex, unary};
 use support::ledger::{Ledger, value};
 use support::load::{Load, Writer};
 use support::recorder::Recorder;
@@ -44,10 +44,12 @@ async fn a_server_that_is_killed_loses_nothing_and_repeats_nothing() {
     let mut server = Server::start(SMALL).await;
     let load = Load::new(server.url(), WATCHES);
     let upto = Arc::new(AtomicI64::new(i64::MAX));
-    let watches: Vec<_> = (0..WATCHES).map(|index| {
-        let (recorder, upto) = (Recorder::new(&load, index, 2), upto.clone());
-        tokio::spawn(async move { recorder.run(&upto).await })
-    }).collect();
+    let watches: Vec<_> = (0..WATCHES)
+        .map(|index| {
+            let (recorder, upto) = (Recorder::new(&load, index, 2), upto.clone());
+            tokio::spawn(async move { recorder.run(&upto).await })
+        })
+        .collect();
     let clients: Vec<_> = (0..CLIENTS).map(|client| tokio::spawn(Writer::new(&load, client, seed).run())).collect();
     let mut slowest = Duration::ZERO;
     for kill in 0..kills {
@@ -92,10 +94,12 @@ async fn a_server_that_is_killed_loses_nothing_and_repeats_nothing() {
 
 /// Leases that were granted and not asked to end are there.
 async fn leases_are_there(load: &Load, server: &Server) {
-    let reply: LeaseLeasesResponse = unary(&server.channel(), "/etcdserverpb.Lease/LeaseLeases", Empty {}).await.expect("the server answers");
+    let reply: LeaseLeasesResponse =
+        unary(&server.channel(), "/etcdserverpb.Lease/LeaseLeases", Empty {}).await.expect("the server answers");
     let there: Vec<i64> = reply.leases.iter().map(|lease| lease.id).collect();
     let ledger = load.ledger.lock().unwrap();
-    let lost: Vec<i64> = ledger.leases.iter().filter(|(id, ends)| !**ends && !there.contains(id)).map(|(id, _)| *id).collect();
+    let lost: Vec<i64> =
+        ledger.leases.iter().filter(|(id, ends)| !**ends && !there.contains(id)).map(|(id, _)| *id).collect();
     assert!(lost.is_empty(), "leases {lost:?} are gone");
     assert!(!there.is_empty());
 }
@@ -108,7 +112,8 @@ async fn a_server_that_is_asked_to_end_ends_in_order_with_streams_open() {
     let create = WatchCreate { key: vec![0], range_end: vec![0], ..Default::default() };
     watch.send(WatchRequest { union: Some(WatchUnion::Create(create)) });
     assert!(watch.next().await.expect("an answer").expect("no error").created);
-    let mut keep_alive = Duplex::<LeaseIdRequest, LeaseKeepAliveResponse>::open(&channel, "/etcdserverpb.Lease/LeaseKeepAlive");
+    let mut keep_alive =
+        Duplex::<LeaseIdRequest, LeaseKeepAliveResponse>::open(&channel, "/etcdserverpb.Lease/LeaseKeepAlive");
     keep_alive.send(LeaseIdRequest { id: 1 });
     assert_eq!(keep_alive.next().await.expect("an answer").expect("no error").ttl, 0);
     let put = PutRequest { key: b"a".to_vec(), value: b"b".to_vec(), ..Default::default() };
@@ -120,7 +125,8 @@ async fn a_server_that_is_asked_to_end_ends_in_order_with_streams_open() {
     assert_eq!(status.code(), Some(0), "{}", server.log());
     server.start_again().await;
     let get = RangeRequest { key: b"a".to_vec(), ..Default::default() };
-    let reply: RangeResponse = unary(&server.channel(), "/etcdserverpb.KV/Range", get).await.expect("the server answers");
+    let reply: RangeResponse =
+        unary(&server.channel(), "/etcdserverpb.KV/Range", get).await.expect("the server answers");
     assert_eq!((reply.count, reply.header.map(|header| header.revision)), (1, Some(2)));
 }
 
@@ -153,7 +159,8 @@ async fn a_directory_with_other_things_in_it_is_refused_and_left_alone() {
     let elsewhere = keep.path().join("foreign");
     std::fs::rename(&data, &elsewhere).expect("it moves");
     refusal(server.on(elsewhere.clone())).await;
-    let names: Vec<_> = std::fs::read_dir(&elsewhere).expect("it is there").map(|entry| entry.expect("an entry").file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(&elsewhere).expect("it is there").map(|entry| entry.expect("an entry").file_name()).collect();
     assert_eq!(names, ["letter.txt"]);
     assert_eq!(std::fs::read(elsewhere.join("letter.txt")).expect("it is there"), b"not ours");
 }
@@ -185,7 +192,8 @@ async fn files_that_were_cut_to_nothing_do_not_become_a_fresh_store() {
     server.terminate();
     server.wait().await;
     let files = files_below(&server.data());
-    let largest = files.iter().max_by_key(|file| std::fs::metadata(file).map_or(0, |metadata| metadata.len())).expect("a file");
+    let largest =
+        files.iter().max_by_key(|file| std::fs::metadata(file).map_or(0, |metadata| metadata.len())).expect("a file");
     std::fs::write(largest, b"").expect("it is cut");
     server.spawn();
     let status = server.wait().await;
@@ -218,7 +226,9 @@ async fn many_keys_cost_neither_start_nor_memory() {
     println!(
         "{keys} keys loaded in {loaded:?} ({} MiB resident), ready after {ready:?} ({frames:?} frames, {bytes:?} bytes, {} MiB resident), \
          {found} keys scanned in {scanned:?} ({} MiB resident)",
-        after_load / MIB, opened / MIB, full / MIB
+        after_load / MIB,
+        opened / MIB,
+        full / MIB
     );
     assert_eq!(found, keys + 50_000);
     let frames = frames.expect("the server logs the frames that it replays");

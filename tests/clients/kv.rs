@@ -1,6 +1,8 @@
 //! Keys, transactions, compaction.
 
-use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+};
 use tonic::Code;
 
 use super::{as_refused, connected, refused};
@@ -60,7 +62,10 @@ async fn a_transaction_takes_one_branch_at_one_revision() {
         other => panic!("{other:?}"),
     }
     let twice = Txn::new().and_then([TxnOp::put("a", "1", None), TxnOp::put("a", "2", None)]);
-    assert_eq!(refused(client.txn(twice).await), as_refused(Code::InvalidArgument, "duplicate key given in txn request"));
+    assert_eq!(
+        refused(client.txn(twice).await),
+        as_refused(Code::InvalidArgument, "duplicate key given in txn request")
+    );
 }
 
 #[tokio::test]
@@ -92,7 +97,10 @@ async fn refusals_have_the_texts_that_clients_match() {
     let unknown = Some(PutOptions::new().with_lease(1));
     assert_eq!(refused(client.put("a", "1", unknown).await), as_refused(Code::NotFound, "requested lease not found"));
     let many = Txn::new().and_then(vec![TxnOp::get("a", None); 129]);
-    assert_eq!(refused(client.txn(many).await), as_refused(Code::InvalidArgument, "too many operations in txn request"));
+    assert_eq!(
+        refused(client.txn(many).await),
+        as_refused(Code::InvalidArgument, "too many operations in txn request")
+    );
     assert_eq!(client.get("a", None).await.unwrap().header().unwrap().revision(), 1, "nothing was written");
 }
 
@@ -107,7 +115,8 @@ async fn a_streamed_list_is_the_list_in_chunks() {
             ..Default::default()
         });
         let success = puts.map(|put| RequestOp { request: Some(wire::TxnOp::Put(put)) }).collect();
-        let _: wire::TxnResponse = unary(&channel, "/etcdserverpb.KV/Txn", TxnRequest { success, ..Default::default() }).await.unwrap();
+        let _: wire::TxnResponse =
+            unary(&channel, "/etcdserverpb.KV/Txn", TxnRequest { success, ..Default::default() }).await.unwrap();
     }
     for limit in [0, 2500] {
         let request = RangeRequest { key: b"k/".to_vec(), range_end: b"k0".to_vec(), limit, ..Default::default() };

@@ -18,7 +18,8 @@ async fn a_lease_that_is_not_kept_alive_takes_its_keys_with_it() {
     let granted = Instant::now();
     let mut watch = client.watch("", Some(WatchOptions::new().with_all_keys())).await.unwrap();
     assert!(watch.message().await.unwrap().unwrap().created());
-    let expired = tokio::time::timeout(Duration::from_secs(20), watch.message()).await.expect("it expires").unwrap().unwrap();
+    let expired =
+        tokio::time::timeout(Duration::from_secs(20), watch.message()).await.expect("it expires").unwrap().unwrap();
     let keys: Vec<_> = expired.events().iter().map(|event| event.kv().unwrap().key().to_vec()).collect();
     assert_eq!(keys, [b"a", b"b"], "in key order, at one revision");
     assert!(granted.elapsed() >= Duration::from_millis(1800), "after {:?}", granted.elapsed());
@@ -50,8 +51,14 @@ async fn leases_are_refused_with_the_texts_that_clients_match() {
     let (_server, mut client) = connected().await;
     let seven = || Some(LeaseGrantOptions::new().with_id(7));
     client.lease_grant(100, seven()).await.unwrap();
-    assert_eq!(refused(client.lease_grant(100, seven()).await), as_refused(Code::FailedPrecondition, "lease already exists"));
-    assert_eq!(refused(client.lease_grant(9_000_000_001, None).await), as_refused(Code::OutOfRange, "too large lease TTL"));
+    assert_eq!(
+        refused(client.lease_grant(100, seven()).await),
+        as_refused(Code::FailedPrecondition, "lease already exists")
+    );
+    assert_eq!(
+        refused(client.lease_grant(9_000_000_001, None).await),
+        as_refused(Code::OutOfRange, "too large lease TTL")
+    );
     assert_eq!(refused(client.lease_revoke(8).await), as_refused(Code::NotFound, "requested lease not found"));
     let ids: Vec<i64> = client.leases().await.unwrap().leases().iter().map(|lease| lease.id()).collect();
     assert_eq!(ids, [7]);

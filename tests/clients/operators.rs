@@ -62,7 +62,10 @@ async fn the_hash_follows_the_data_and_not_the_time() {
     client.put("c", "1", None).await.unwrap();
     assert_eq!(client.hash_kv(2).await.unwrap().hash(), first.hash());
     assert_ne!(client.hash_kv(0).await.unwrap().hash(), first.hash());
-    assert_eq!(refused(client.hash_kv(9).await), as_refused(Code::OutOfRange, "mvcc: required revision is a future revision"));
+    assert_eq!(
+        refused(client.hash_kv(9).await),
+        as_refused(Code::OutOfRange, "mvcc: required revision is a future revision")
+    );
 }
 
 #[tokio::test]
@@ -87,7 +90,8 @@ struct AuthStatus {
 #[tokio::test]
 async fn users_and_roles_are_not_in_use() {
     let (server, mut client) = connected().await;
-    let status: AuthStatus = unary(&server.channel(), "/etcdserverpb.Auth/AuthStatus", Empty {}).await.expect("an answer");
+    let status: AuthStatus =
+        unary(&server.channel(), "/etcdserverpb.Auth/AuthStatus", Empty {}).await.expect("an answer");
     assert!(!status.enabled && status.header.is_some_and(|header| header.revision == 1));
     if reference().is_some() {
         return println!("a stock etcd has users and roles");

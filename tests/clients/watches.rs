@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use etcd_client::{Client, EventType, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+use etcd_client::{
+    Client, EventType, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions, WatchResponse, WatchStream,
+};
 
 use super::connected;
 use crate::support::server::Server;
@@ -22,11 +24,17 @@ async fn a_watch_delivers_what_the_key_was_before() {
     client.delete("a", None).await.unwrap();
     let put = next(&mut watch).await;
     let event = &put.events()[0];
-    assert_eq!((event.event_type(), event.kv().unwrap().value(), event.prev_kv().unwrap().value()), (EventType::Put, &b"2"[..], &b"1"[..]));
+    assert_eq!(
+        (event.event_type(), event.kv().unwrap().value(), event.prev_kv().unwrap().value()),
+        (EventType::Put, &b"2"[..], &b"1"[..])
+    );
     assert_eq!(put.header().unwrap().revision(), 3);
     let delete = next(&mut watch).await;
     let event = &delete.events()[0];
-    assert_eq!((event.event_type(), event.kv().unwrap().mod_revision(), event.prev_kv().unwrap().value()), (EventType::Delete, 4, &b"2"[..]));
+    assert_eq!(
+        (event.event_type(), event.kv().unwrap().mod_revision(), event.prev_kv().unwrap().value()),
+        (EventType::Delete, 4, &b"2"[..])
+    );
 }
 
 #[tokio::test]
@@ -131,7 +139,9 @@ async fn progress_is_told_now_and_then_to_those_who_asked_for_it() {
 async fn a_large_revision_comes_in_fragments_to_those_who_asked_for_it() {
     let (_server, mut client) = connected().await;
     let large = |byte: u8| vec![byte; 700_000];
-    let both = |byte| Txn::new().and_then([TxnOp::put("a", large(byte), None), TxnOp::put("b", large(byte), Some(PutOptions::new()))]);
+    let both = |byte| {
+        Txn::new().and_then([TxnOp::put("a", large(byte), None), TxnOp::put("b", large(byte), Some(PutOptions::new()))])
+    };
     client.txn(both(b'1')).await.unwrap();
     let watch = |options: WatchOptions| options.with_prev_key().with_prefix();
     let mut whole = client.watch("", Some(watch(WatchOptions::new()).with_all_keys())).await.unwrap();
@@ -143,7 +153,10 @@ async fn a_large_revision_comes_in_fragments_to_those_who_asked_for_it() {
     let (first, second) = (next(&mut pieces).await, next(&mut pieces).await);
     for (piece, key) in [(&first, b"a"), (&second, b"b")] {
         let event = piece.events().first().expect("an event");
-        assert_eq!((piece.events().len(), event.kv().unwrap().key(), event.kv().unwrap().mod_revision()), (1, &key[..], 3));
+        assert_eq!(
+            (piece.events().len(), event.kv().unwrap().key(), event.kv().unwrap().mod_revision()),
+            (1, &key[..], 3)
+        );
         assert_eq!(event.prev_kv().unwrap().value(), large(b'1'));
     }
 }

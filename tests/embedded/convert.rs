@@ -5,8 +5,8 @@ use storage as lib;
 use storage::{At, Content, Error, Filters, Key, KeyRange, Op, OpReply, PutLease, PutValue, SortOrder, SortTarget};
 
 use crate::model::op::{Refusal, header};
-use crate::model::wire::*;
 use crate::model::static_checks;
+use crate::model::wire::*;
 
 fn key_range(key: &[u8], end: &[u8]) -> Result<KeyRange, Refusal> {
     let key = Key::new(key.to_vec()).map_err(|_| Refusal::KeyNotProvided)?;
@@ -28,7 +28,11 @@ pub fn range(request: &RangeRequest, within: bool) -> Result<lib::RangeRequest, 
         range: key_range(&request.key, &request.range_end)?,
         at: if latest { At::Latest } else { At::Revision(request.revision) },
         limit: request.limit,
-        order: match request.sort_order { 0 => SortOrder::None, 1 => SortOrder::Ascend, _ => SortOrder::Descend },
+        order: match request.sort_order {
+            0 => SortOrder::None,
+            1 => SortOrder::Ascend,
+            _ => SortOrder::Descend,
+        },
         target,
         filters: Filters {
             min_mod_revision: request.min_mod_revision,

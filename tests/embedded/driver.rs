@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use storage::{
-    ChangeKind, Error, Key, KeyRange, Keyspace, LeaseId, Options, StartAt, WatchId, WatchMessage, WatchSpec, WatchStream,
+    ChangeKind, Error, Key, KeyRange, Keyspace, LeaseId, Options, StartAt, WatchId, WatchMessage, WatchSpec,
+    WatchStream,
 };
 
 use super::convert;
@@ -45,7 +46,9 @@ impl Embedded {
     fn run(&self, request: &Request) -> Result<Reply, Failure> {
         let keyspace = &self.keyspace;
         Ok(match request {
-            Request::Range(request) => Reply::Range(convert::range_reply(&keyspace.range(&convert::range(request, false)?)?)),
+            Request::Range(request) => {
+                Reply::Range(convert::range_reply(&keyspace.range(&convert::range(request, false)?)?))
+            }
             Request::RangeStream(_) => unreachable!("the library has no such call"),
             Request::Put(request) => Reply::Put(convert::put_reply(&keyspace.put(convert::put(request)?).wait()?)),
             Request::DeleteRange(request) => {

@@ -1,8 +1,8 @@
 //! What a keyspace is given in tests: time that is set by hand, numbers from a seed, small limits.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use storage::{Clock, Entropy, Environment, Keyspace, Options};

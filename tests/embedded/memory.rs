@@ -59,7 +59,8 @@ impl FileSystem for Memory {
             return Err(missing(path));
         }
         let all = tree.files.keys().chain(&tree.directories).filter(|entry| entry.parent() == Some(path));
-        let mut names: Vec<String> = all.filter_map(|entry| Some(entry.file_name()?.to_string_lossy().into_owned())).collect();
+        let mut names: Vec<String> =
+            all.filter_map(|entry| Some(entry.file_name()?.to_string_lossy().into_owned())).collect();
         names.sort();
         names.dedup();
         Ok(names)
@@ -76,7 +77,9 @@ impl FileSystem for Memory {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut tree = lock(&self.tree);
         let content = match (tree.files.get(path), mode) {
-            (Some(_), OpenMode::CreateNew) => return Err(Error::new(ErrorKind::AlreadyExists, path.display().to_string())),
+            (Some(_), OpenMode::CreateNew) => {
+                return Err(Error::new(ErrorKind::AlreadyExists, path.display().to_string()));
+            }
             (Some(content), _) => content.clone(),
             (None, OpenMode::CreateNew) => tree.files.entry(path.to_path_buf()).or_default().clone(),
             (None, _) => return Err(missing(path)),

@@ -48,9 +48,15 @@ async fn deep_nesting_is_refused_however_deep() {
     let server = Server::start(&[]).await;
     let channel = server.channel();
     let path = "/etcdserverpb.KV/Txn";
-    raw(&channel, path, vec![nested(128)]).await.expect("as deep as the limit of operations allows").expect("an answer");
+    raw(&channel, path, vec![nested(128)])
+        .await
+        .expect("as deep as the limit of operations allows")
+        .expect("an answer");
     let status = raw(&channel, path, vec![nested(129)]).await.expect_err("deeper than the limit allows");
-    assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "etcdserver: too many operations in txn request"));
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::InvalidArgument, "etcdserver: too many operations in txn request")
+    );
     for levels in [9_000, 100_000] {
         raw(&channel, path, vec![nested(levels)]).await.expect_err("far too deep");
     }
@@ -61,12 +67,22 @@ async fn deep_nesting_is_refused_however_deep() {
 async fn bytes_that_are_no_message_are_refused_and_the_connection_lives() {
     let server = Server::start(&[]).await;
     let channel = server.channel();
-    let broken: &[&[u8]] = &[b"\x0a\xff\xff\xff\xff\x07", b"\x0a", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0b", b"\x0f\x01"];
-    for path in ["/etcdserverpb.KV/Range", "/etcdserverpb.KV/Put", "/etcdserverpb.KV/Txn", "/etcdserverpb.Lease/LeaseGrant", "/etcdserverpb.Watch/Watch"] {
+    let broken: &[&[u8]] =
+        &[b"\x0a\xff\xff\xff\xff\x07", b"\x0a", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0b", b"\x0f\x01"];
+    for path in [
+        "/etcdserverpb.KV/Range",
+        "/etcdserverpb.KV/Put",
+        "/etcdserverpb.KV/Txn",
+        "/etcdserverpb.Lease/LeaseGrant",
+        "/etcdserverpb.Watch/Watch",
+    ] {
         for bytes in broken {
             let outcome = raw(&channel, path, vec![Bytes::from_static(bytes)]).await;
             let status = outcome.expect_err("it is no message");
-            assert!(matches!(status.code(), Code::Internal | Code::InvalidArgument | Code::Unknown), "{path}: {status:?}");
+            assert!(
+                matches!(status.code(), Code::Internal | Code::InvalidArgument | Code::Unknown),
+                "{path}: {status:?}"
+            );
         }
     }
     others_are_served(&channel).await;
@@ -92,7 +108,9 @@ async fn random_bytes_end_no_server() {
     let mut rng = crate::model::rng::Rng::new(seed);
     let valid = TxnRequest {
         compare: vec![Compare { key: b"a".to_vec(), ..Default::default() }],
-        success: vec![RequestOp { request: Some(TxnOp::Put(PutRequest { key: b"a".to_vec(), value: vec![b'v'; 40], ..Default::default() })) }],
+        success: vec![RequestOp {
+            request: Some(TxnOp::Put(PutRequest { key: b"a".to_vec(), value: vec![b'v'; 40], ..Default::default() })),
+        }],
         failure: Vec::new(),
     };
     let valid = valid.encode_to_vec();

@@ -89,7 +89,8 @@ async fn streams_that_are_reset_leave_nothing_behind() {
 #[tokio::test]
 async fn a_keep_alive_of_nothing_is_answered_and_a_half_closed_stream_ends_in_order() {
     let server = Server::start(&[]).await;
-    let mut stream = Duplex::<LeaseIdRequest, LeaseKeepAliveResponse>::open(&server.channel(), "/etcdserverpb.Lease/LeaseKeepAlive");
+    let mut stream =
+        Duplex::<LeaseIdRequest, LeaseKeepAliveResponse>::open(&server.channel(), "/etcdserverpb.Lease/LeaseKeepAlive");
     for id in [0, 1, -1, i64::MIN] {
         stream.send(LeaseIdRequest { id });
     }

@@ -41,7 +41,12 @@ impl Model {
         if !matches!((request.sort_order, request.sort_target), (0, _) | (1, 0)) {
             return Err(Refusal::StreamSort);
         }
-        let bounds = [request.min_mod_revision, request.max_mod_revision, request.min_create_revision, request.max_create_revision];
+        let bounds = [
+            request.min_mod_revision,
+            request.max_mod_revision,
+            request.min_create_revision,
+            request.max_create_revision,
+        ];
         if bounds.iter().any(|bound| *bound != 0) {
             return Err(Refusal::StreamFilter);
         }
@@ -107,7 +112,8 @@ impl Model {
     }
 
     fn time_to_live(&self, request: &LeaseTimeToLiveRequest) -> Expected {
-        let mut reply = LeaseTimeToLiveResponse { header: header(self.revision), id: request.id, ttl: -1, ..Default::default() };
+        let mut reply =
+            LeaseTimeToLiveResponse { header: header(self.revision), id: request.id, ttl: -1, ..Default::default() };
         if let Some(ttl) = self.leases.get(&request.id) {
             reply.ttl = *ttl;
             reply.granted_ttl = *ttl;

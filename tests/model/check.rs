@@ -31,7 +31,16 @@ impl<'a, D: Driver> Run<'a, D> {
     /// A run from a seed, on from the state that the model is in.
     pub fn new(driver: &'a mut D, model: &'a mut Model, coverage: &'a mut Coverage, seed: u64) -> Run<'a, D> {
         let serial = seed << 20;
-        Run { driver, model, rng: Rng::new(seed), coverage, streams: Vec::new(), reopens_per_mille: 15, serial, trace: Vec::new() }
+        Run {
+            driver,
+            model,
+            rng: Rng::new(seed),
+            coverage,
+            streams: Vec::new(),
+            reopens_per_mille: 15,
+            serial,
+            trace: Vec::new(),
+        }
     }
 
     /// Makes so many steps, then looks at everything. Panics with the seed and the last steps if something is wrong.
@@ -128,7 +137,9 @@ impl<'a, D: Driver> Run<'a, D> {
         Expected::check(&expected, &got).map_err(|wrong| format!("{request:?}\n{wrong}"))?;
         *self.model = after;
         self.coverage.note_if(twice, "txn: several versions of a key");
-        let tombstone = |revision: &i64| self.model.history.get(revision).is_some_and(|all| all.iter().any(|change| change.version.record.is_none()));
+        let tombstone = |revision: &i64| {
+            self.model.history.get(revision).is_some_and(|all| all.iter().any(|change| change.version.record.is_none()))
+        };
         let at_tombstone = matches!(&request, Request::Compact(_)) && got.is_ok() && tombstone(&self.model.compacted);
         self.coverage.note_if(at_tombstone, "compaction: at a tombstone");
         self.coverage.note_request(&request, &got, before);

@@ -72,7 +72,8 @@ impl ExpectedRange {
         same("number of keys", &self.cut, &got.kvs.len())?;
         let mut left: BTreeMap<&[u8], &KeyValue> = self.sorted.iter().map(|kv| (kv.key.as_slice(), kv)).collect();
         for (expected, kv) in self.sorted.iter().zip(&got.kvs) {
-            let full = left.remove(kv.key.as_slice()).ok_or_else(|| format!("{kv:?} is not expected, or comes twice"))?;
+            let full =
+                left.remove(kv.key.as_slice()).ok_or_else(|| format!("{kv:?} is not expected, or comes twice"))?;
             same("key", &self.delivered(full), kv)?;
             same("order", &sort_key(expected, self.target), &sort_key(full, self.target))?;
         }
@@ -139,7 +140,11 @@ fn check_time_to_live(expected: &LeaseTimeToLiveResponse, got: &LeaseTimeToLiveR
     let mut got = got.clone();
     got.keys.sort();
     let most = expected.granted_ttl + 2;
-    let plausible = if expected.ttl < 0 { got.ttl == expected.ttl } else { got.ttl <= most && got.ttl >= expected.granted_ttl - 900 };
+    let plausible = if expected.ttl < 0 {
+        got.ttl == expected.ttl
+    } else {
+        got.ttl <= most && got.ttl >= expected.granted_ttl - 900
+    };
     if !plausible {
         return Err(format!("{} s left of {}", got.ttl, expected.granted_ttl));
     }

@@ -8,7 +8,18 @@ use super::wire_more::*;
 
 /// Keys that sort close together, with the lowest and the highest bytes.
 const KEYS: &[&[u8]] = &[
-    b"\0", b"\0\0", b"a", b"a\0", b"a\0\xff", b"a\xff", b"ab", b"abc", b"b", b"\xff", b"\xff\xff", b"/registry/pods/a",
+    b"\0",
+    b"\0\0",
+    b"a",
+    b"a\0",
+    b"a\0\xff",
+    b"a\xff",
+    b"ab",
+    b"abc",
+    b"b",
+    b"\xff",
+    b"\xff\xff",
+    b"/registry/pods/a",
 ];
 const LEASES: &[i64] = &[1, 7, 8, -3, i64::MAX, 0x1234_5678_9abc];
 
@@ -104,7 +115,11 @@ impl Generator<'_> {
     }
 
     fn bound(&mut self, percent: usize) -> i64 {
-        if self.rng.chance(percent) { self.rng.between((self.model.revision - 30).max(1), self.model.revision + 1) } else { 0 }
+        if self.rng.chance(percent) {
+            self.rng.between((self.model.revision - 30).max(1), self.model.revision + 1)
+        } else {
+            0
+        }
     }
 
     pub fn range(&mut self) -> RangeRequest {

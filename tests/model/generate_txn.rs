@@ -44,7 +44,9 @@ impl Generator<'_> {
         let list = vec![read; length];
         let inner = TxnRequest { compare: Vec::new(), success: list.clone(), failure: Vec::new() };
         match self.rng.below(4) {
-            0 if levels > 0 => TxnRequest { success: vec![RequestOp { request: Some(TxnOp::Txn(inner)) }], ..Default::default() },
+            0 if levels > 0 => {
+                TxnRequest { success: vec![RequestOp { request: Some(TxnOp::Txn(inner)) }], ..Default::default() }
+            }
             1 => TxnRequest { compare: (0..length).map(|_| self.compare()).collect(), ..Default::default() },
             2 => TxnRequest { failure: list.clone(), success: list, ..Default::default() },
             _ => inner,
@@ -64,7 +66,10 @@ impl Generator<'_> {
         if self.rng.chance(50) {
             ops.push(TxnOp::Range(self.range()));
         }
-        TxnRequest { success: ops.into_iter().map(|op| RequestOp { request: Some(op) }).collect(), ..Default::default() }
+        TxnRequest {
+            success: ops.into_iter().map(|op| RequestOp { request: Some(op) }).collect(),
+            ..Default::default()
+        }
     }
 
     /// What an apiserver sends to create or to update an object.

@@ -1,7 +1,13 @@
 //! A model of the etcd API, and the one test body that holds a keyspace against it.
 
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "shared by test binaries that each use a part")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a test that panics has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test that panics has failed"
+)]
 
 pub mod apply;
 pub mod check;

@@ -30,7 +30,9 @@ impl Coverage {
                 let deleted = *revision > before.0;
                 self.note(if deleted { "lease: revoked with keys" } else { "lease: revoked without keys" });
             }
-            (_, Reply::KeepAlive(reply)) => self.note(if reply.ttl > 0 { "lease: kept alive" } else { "lease: keep-alive unknown" }),
+            (_, Reply::KeepAlive(reply)) => {
+                self.note(if reply.ttl > 0 { "lease: kept alive" } else { "lease: keep-alive unknown" })
+            }
             (_, Reply::TimeToLive(reply)) => {
                 self.note_if(reply.ttl == -1, "lease: time unknown");
                 self.note_if(!reply.keys.is_empty(), "lease: time with keys");
@@ -55,7 +57,10 @@ impl Coverage {
         self.note_if(request.limit > 0, "range: limit");
         self.note_if(reply.more, "range: limit cuts");
         self.note_if(request.keys_only, "range: keys only");
-        self.note_if(request.keys_only && request.sort_target == 4 && !reply.kvs.is_empty(), "range: keys only by value");
+        self.note_if(
+            request.keys_only && request.sort_target == 4 && !reply.kvs.is_empty(),
+            "range: keys only by value",
+        );
         self.note_if(request.count_only, "range: count only");
         self.note_if(request.serializable, "range: serializable");
         self.note_if(request.min_mod_revision > 0, "range: min mod");
@@ -63,7 +68,11 @@ impl Coverage {
         self.note_if(request.min_create_revision > 0, "range: min create");
         self.note_if(request.max_create_revision > 0, "range: max create");
         if reply.kvs.len() > 1 {
-            self.note(match request.sort_order { 0 => "order: none", 1 => "order: ascending", _ => "order: descending" });
+            self.note(match request.sort_order {
+                0 => "order: none",
+                1 => "order: ascending",
+                _ => "order: descending",
+            });
             let targets = ["target: key", "target: version", "target: create", "target: mod", "target: value"];
             self.note(targets[request.sort_target as usize]);
         }

@@ -86,7 +86,8 @@ impl Refusal {
     /// The refusal that a status stands for, if it is one of the known, code and text.
     pub fn from_status(status: &tonic::Status) -> Option<Refusal> {
         let text = status.message();
-        let same = |refusal: &&Refusal| refusal.text() == text || refusal.text().strip_prefix("etcdserver: ") == Some(text);
+        let same =
+            |refusal: &&Refusal| refusal.text() == text || refusal.text().strip_prefix("etcdserver: ") == Some(text);
         Refusal::ALL.iter().find(same).copied().filter(|refusal| refusal.code() == status.code())
     }
 }

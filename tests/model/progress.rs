@@ -19,14 +19,23 @@ impl<D: Driver> Run<'_, D> {
         let current = self.model.revision;
         let watchers = || self.streams[stream].watchers.values().filter(|watcher| !watcher.compacted);
         let waits = watchers().any(|watcher| watcher.next > current + 1);
-        let unsure = watchers().any(|watcher| watcher.future && watcher.next == current + 1) || watchers().count() != self.streams[stream].watchers.len();
+        let unsure = watchers().any(|watcher| watcher.future && watcher.next == current + 1)
+            || watchers().count() != self.streams[stream].watchers.len();
         let some = watchers().count() > 0;
-        let tries = if waits { 1 } else if some && !unsure { 40 } else { 0 };
+        let tries = if waits {
+            1
+        } else if some && !unsure {
+            40
+        } else {
+            0
+        };
         let patience = Duration::from_millis(if waits { 15 } else { 250 });
         for _ in 0..tries {
             self.send(stream, WatchUnion::Progress(Empty {}));
             while let Some(got) = self.driver.watch_next(self.streams[stream].id, patience) {
-                let done = is_progress(&got) && got.watch_id == -1 && got.header.as_ref().is_some_and(|header| header.revision == current);
+                let done = is_progress(&got)
+                    && got.watch_id == -1
+                    && got.header.as_ref().is_some_and(|header| header.revision == current);
                 self.take(stream, got)?;
                 if done {
                     self.coverage.note("watch: progress");

@@ -44,7 +44,9 @@ impl Rng {
 pub fn seed() -> u64 {
     match std::env::var("STERNPOST_TEST_SEED") {
         Ok(text) => text.parse().expect("STERNPOST_TEST_SEED is a number"),
-        Err(_) => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64 >> 10),
+        Err(_) => std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(1, |since| since.as_nanos() as u64 >> 10),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::wire::{Blob, Event, KeyValue};
 use super::op::in_range;
+use super::wire::{Blob, Event, KeyValue};
 
 /// A key's numbers and value after a put.
 #[derive(Clone, Debug, PartialEq)]

@@ -63,7 +63,13 @@ impl Watcher {
     }
 
     /// Takes the events of a message.
-    pub fn take(&mut self, model: &Model, got: &WatchResponse, rules: Rules, coverage: &mut Coverage) -> Result<(), String> {
+    pub fn take(
+        &mut self,
+        model: &Model,
+        got: &WatchResponse,
+        rules: Rules,
+        coverage: &mut Coverage,
+    ) -> Result<(), String> {
         same("compacted", &false, &self.compacted)?;
         let header = got.header.as_ref().map_or(0, |header| header.revision);
         let mut expected = self.outstanding(model).into_iter();
@@ -82,12 +88,17 @@ impl Watcher {
             }
             coverage.note_if(same_key_twice(these), "watch: several versions of a key");
             let deletion = these.iter().any(|event| event.r#type == 1);
-            coverage.note_if(deletion && revision == model.compacted, "compaction: watch from the floor sees the deletion");
+            coverage
+                .note_if(deletion && revision == model.compacted, "compaction: watch from the floor sees the deletion");
             self.next = revision + 1;
             events = rest;
         }
         if header < self.next - 1 || header > model.revision {
-            return Err(format!("revision {header} on events up to {}, the store is at {}", self.next - 1, model.revision));
+            return Err(format!(
+                "revision {header} on events up to {}, the store is at {}",
+                self.next - 1,
+                model.revision
+            ));
         }
         if rules.revisions_are_promises {
             self.promised(model, header)?;
@@ -99,7 +110,9 @@ impl Watcher {
     /// Takes a promise that nothing up to `revision` follows.
     pub fn promised(&mut self, model: &Model, revision: i64) -> Result<(), String> {
         match self.outstanding(model).first() {
-            Some((due, events)) if *due <= revision => Err(format!("{revision} is promised, {due} is still due: {events:?}")),
+            Some((due, events)) if *due <= revision => {
+                Err(format!("{revision} is promised, {due} is still due: {events:?}"))
+            }
             _ => {
                 self.next = self.next.max(revision + 1);
                 Ok(())
@@ -116,7 +129,11 @@ impl Watcher {
         let behind = self.outstanding(model).first().is_some_and(|(due, _)| *due < floor);
         let possible = self.next < floor && floor <= model.compacted && (behind || !self.synced);
         self.compacted = true;
-        if possible { Ok(()) } else { Err(format!("ended by compaction at {floor}, but was at {}, compacted {}", self.next, model.compacted)) }
+        if possible {
+            Ok(())
+        } else {
+            Err(format!("ended by compaction at {floor}, but was at {}, compacted {}", self.next, model.compacted))
+        }
     }
 
     /// The watch was seen to have everything.

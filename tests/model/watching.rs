@@ -75,15 +75,34 @@ impl<D: Driver> Run<'_, D> {
         if range_end != [0] && range_end <= real {
             range_end.clear();
         }
-        let filters = match self.rng.below(10) { 0 => vec![0], 1 => vec![1], 2 => vec![0, 1], 3 => vec![7], _ => Vec::new() };
+        let filters = match self.rng.below(10) {
+            0 => vec![0],
+            1 => vec![1],
+            2 => vec![0, 1],
+            3 => vec![7],
+            _ => Vec::new(),
+        };
         let watch_id = if self.rng.chance(20) { *self.rng.pick(&[3, 4, 900, -7]) } else { 0 };
-        WatchCreate { key, range_end, start_revision, filters, prev_kv: self.rng.chance(50), watch_id, ..Default::default() }
+        WatchCreate {
+            key,
+            range_end,
+            start_revision,
+            filters,
+            prev_kv: self.rng.chance(50),
+            watch_id,
+            ..Default::default()
+        }
     }
 
     /// Creates a watch and waits for the answer.
     fn create(&mut self, stream: usize, spec: WatchCreate) -> Checked {
         let Some(id) = self.streams[stream].choose(spec.watch_id) else {
-            return self.refused(stream, spec, "mvcc: duplicate watch ID provided on the WatchStream", "watch: taken id");
+            return self.refused(
+                stream,
+                spec,
+                "mvcc: duplicate watch ID provided on the WatchStream",
+                "watch: taken id",
+            );
         };
         self.trace(format!("revision {}, watch {spec:?}", self.model.revision));
         let got = self.answer_to_create(stream, spec.clone())?;
@@ -101,7 +120,11 @@ impl<D: Driver> Run<'_, D> {
         loop {
             let got = self.must_come(stream)?;
             if got.created {
-                same("revision of a creation", &Some(self.model.revision), &got.header.as_ref().map(|header| header.revision))?;
+                same(
+                    "revision of a creation",
+                    &Some(self.model.revision),
+                    &got.header.as_ref().map(|header| header.revision),
+                )?;
                 return Ok(got);
             }
             self.take(stream, got)?;
@@ -111,7 +134,11 @@ impl<D: Driver> Run<'_, D> {
     fn refused(&mut self, stream: usize, spec: WatchCreate, reason: &str, counter: &'static str) -> Checked {
         self.trace(format!("revision {}, refused watch {spec:?}", self.model.revision));
         let got = self.answer_to_create(stream, spec)?;
-        same("refusal", &(-1, true, 0, reason), &(got.watch_id, got.canceled, got.compact_revision, got.cancel_reason.as_str()))?;
+        same(
+            "refusal",
+            &(-1, true, 0, reason),
+            &(got.watch_id, got.canceled, got.compact_revision, got.cancel_reason.as_str()),
+        )?;
         self.coverage.note(counter);
         Ok(())
     }
@@ -146,7 +173,12 @@ impl<D: Driver> Run<'_, D> {
             }
             1 => {
                 let spec = WatchCreate { start_revision: -self.rng.between(1, 3), ..all };
-                self.refused(stream, spec, "etcdserver: mvcc: required revision has been compacted", "watch: negative start")
+                self.refused(
+                    stream,
+                    spec,
+                    "etcdserver: mvcc: required revision has been compacted",
+                    "watch: negative start",
+                )
             }
             _ => {
                 self.send(stream, WatchUnion::Cancel(LeaseIdRequest { id: 4711 }));
@@ -172,7 +204,11 @@ impl<D: Driver> Run<'_, D> {
             let got = self.must_come(stream)?;
             if got.canceled && got.compact_revision == 0 {
                 let revision = got.header.as_ref().map(|header| header.revision);
-                same("cancellation", &(id, Some(self.model.revision), ""), &(got.watch_id, revision, got.cancel_reason.as_str()))?;
+                same(
+                    "cancellation",
+                    &(id, Some(self.model.revision), ""),
+                    &(got.watch_id, revision, got.cancel_reason.as_str()),
+                )?;
                 self.streams[stream].watchers.remove(&id);
                 self.coverage.note("watch: canceled");
                 return Ok(());
@@ -192,7 +228,9 @@ impl<D: Driver> Run<'_, D> {
     /// Reads until every watch of a stream has what the model says it must have.
     pub fn drain(&mut self, stream: usize) -> Checked {
         self.trace(format!("drain {stream}"));
-        let due = |run: &Self| run.streams[stream].watchers.values().any(|watcher| !watcher.outstanding(run.model).is_empty());
+        let due = |run: &Self| {
+            run.streams[stream].watchers.values().any(|watcher| !watcher.outstanding(run.model).is_empty())
+        };
         while due(self) {
             let got = self.must_come(stream)?;
             self.take(stream, got)?;
@@ -208,7 +246,8 @@ impl<D: Driver> Run<'_, D> {
         let got = self.driver.watch_next(self.streams[stream].id, PATIENCE);
         got.ok_or_else(|| {
             let watchers = &self.streams[stream].watchers;
-            let due: Vec<_> = watchers.iter().map(|(id, watcher)| (id, watcher.next, watcher.outstanding(self.model))).collect();
+            let due: Vec<_> =
+                watchers.iter().map(|(id, watcher)| (id, watcher.next, watcher.outstanding(self.model))).collect();
             format!("no message came, due: {due:?}")
         })
     }
@@ -233,7 +272,10 @@ impl<D: Driver> Run<'_, D> {
             None => Err("no such watch".into()),
             Some(watcher) if got.canceled => {
                 coverage.note("watch: overtaken");
-                coverage.note_if(watcher.spec.start_revision >= 0 && !watcher.outstanding(model).is_empty(), "watch: passed by compaction while catching up");
+                coverage.note_if(
+                    watcher.spec.start_revision >= 0 && !watcher.outstanding(model).is_empty(),
+                    "watch: passed by compaction while catching up",
+                );
                 watcher.overtaken(model, &got)
             }
             Some(watcher) if is_progress(&got) && watcher.spec.progress_notify => watcher.promised(model, revision),
@@ -264,7 +306,10 @@ impl<D: Driver> Run<'_, D> {
         let stream = self.some_stream();
         let start_revision = self.model.compacted.max(1);
         if self.streams[stream].watchers.len() < 6 {
-            self.create(stream, WatchCreate { key: vec![0], range_end: vec![0], start_revision, ..Default::default() })?;
+            self.create(
+                stream,
+                WatchCreate { key: vec![0], range_end: vec![0], start_revision, ..Default::default() },
+            )?;
         }
         let revision = self.rng.between(self.model.compacted.max(0), self.model.revision);
         self.request(Request::Compact(CompactionRequest { revision, physical: false }))

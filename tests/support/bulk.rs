@@ -23,7 +23,9 @@ pub async fn load_keys(server: &Server, from: u64, upto: u64) {
         });
         let success = puts.map(|put| RequestOp { request: Some(put) }).collect();
         let channel = channel.clone();
-        running.spawn(async move { unary(&channel, "/etcdserverpb.KV/Txn", TxnRequest { success, ..Default::default() }).await });
+        running.spawn(async move {
+            unary(&channel, "/etcdserverpb.KV/Txn", TxnRequest { success, ..Default::default() }).await
+        });
     }
     while let Some(done) = running.join_next().await {
         done.expect("it ends in order").expect("the server answers");

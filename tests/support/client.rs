@@ -13,7 +13,8 @@ use tonic_prost::ProstCodec;
 type Grpc = tonic::client::Grpc<Channel>;
 
 async fn ready(channel: &Channel) -> Result<Grpc, Status> {
-    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX);
+    let mut grpc =
+        Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX).max_encoding_message_size(usize::MAX);
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     Ok(grpc)
 }
@@ -88,7 +89,8 @@ where
 {
     let mut grpc = ready(channel).await?;
     let codec = ProstCodec::<Q, R>::default();
-    let call = grpc.streaming(Request::new(UnboundedReceiverStream::new(requests)), PathAndQuery::from_static(path), codec);
+    let call =
+        grpc.streaming(Request::new(UnboundedReceiverStream::new(requests)), PathAndQuery::from_static(path), codec);
     // A stream that nobody reads any more ends here, with a reset.
     let mut stream = tokio::select! {
         answer = call => answer?.into_inner(),

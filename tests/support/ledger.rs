@@ -60,10 +60,13 @@ impl Ledger {
     pub fn verify(&self, record: &[(i64, Vec<Event>)]) -> Result<Model, String> {
         let mut model = Model::new();
         model.leases = self.leases.keys().map(|id| (*id, 10_000)).collect();
-        let mut open: HashMap<Name, &(Request, Option<Reply>)> = self.asked.iter().map(|(name, asked)| (*name, asked)).collect();
+        let mut open: HashMap<Name, &(Request, Option<Reply>)> =
+            self.asked.iter().map(|(name, asked)| (*name, asked)).collect();
         for (revision, events) in record {
             let name = self.owner(events).ok_or_else(|| format!("revision {revision} is nobody's: {events:?}"))?;
-            let (request, reply) = open.remove(&name).ok_or_else(|| format!("revision {revision}: {name:?} happened twice or never was"))?;
+            let (request, reply) = open
+                .remove(&name)
+                .ok_or_else(|| format!("revision {revision}: {name:?} happened twice or never was"))?;
             let expected = model.apply(request);
             same("revision", &model.revision, revision).map_err(|wrong| format!("{name:?}: {wrong}"))?;
             let made = model.events(&[0], &[0], *revision).pop().map(|(_, events)| events).unwrap_or_default();
@@ -84,7 +87,8 @@ impl Ledger {
     }
 
     fn owner(&self, events: &[Event]) -> Option<Name> {
-        let written = events.iter().filter(|event| event.r#type == 0).find_map(|event| parse(&event.kv.as_ref()?.value));
+        let written =
+            events.iter().filter(|event| event.r#type == 0).find_map(|event| parse(&event.kv.as_ref()?.value));
         written.or_else(|| events.iter().find_map(|event| self.deleters.get(&event.kv.as_ref()?.key).copied()))
     }
 }

@@ -68,13 +68,22 @@ pub struct Writer {
 
 /// True for what a broken connection looks like; anything else is a refusal that must not be.
 fn broken(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded | Code::Internal)
+    matches!(
+        status.code(),
+        Code::Unavailable | Code::Unknown | Code::Cancelled | Code::DeadlineExceeded | Code::Internal
+    )
 }
 
 impl Writer {
     /// A client by number, with its choices from a seed.
     pub fn new(load: &Arc<Load>, client: usize, seed: u64) -> Writer {
-        Writer { load: load.clone(), channel: load.channel(), rng: Rng::new(seed ^ (client as u64) << 32), client, number: 0 }
+        Writer {
+            load: load.clone(),
+            channel: load.channel(),
+            rng: Rng::new(seed ^ (client as u64) << 32),
+            client,
+            number: 0,
+        }
     }
 
     /// Works until it is told to stop.
@@ -106,7 +115,13 @@ impl Writer {
     }
 
     /// Calls, and looks at what the answer says about time: it is above all that anybody was told before the request.
-    async fn call<Q, R>(&self, path: &'static str, request: Q, revision: impl Fn(&R) -> Option<&Header>, above: i64) -> Option<R>
+    async fn call<Q, R>(
+        &self,
+        path: &'static str,
+        request: Q,
+        revision: impl Fn(&R) -> Option<&Header>,
+        above: i64,
+    ) -> Option<R>
     where
         Q: prost::Message + std::fmt::Debug + Clone + 'static,
         R: prost::Message + Default + 'static,
@@ -138,7 +153,8 @@ impl Writer {
     async fn put_key(&mut self, name: Name, key: Blob, lease: i64) -> Option<()> {
         let request = PutRequest { key, value: value(name), lease, prev_kv: true, ..Default::default() };
         self.ask(name, Request::Put(request.clone()), None);
-        let mut reply: PutResponse = self.call("/etcdserverpb.KV/Put", request, |reply: &PutResponse| reply.header.as_ref(), 1).await?;
+        let mut reply: PutResponse =
+            self.call("/etcdserverpb.KV/Put", request, |reply: &PutResponse| reply.header.as_ref(), 1).await?;
         reply.header = plain(&reply.header);
         self.answered(name, Reply::Put(reply));
         Some(())
@@ -151,7 +167,8 @@ impl Writer {
 
     async fn txn(&mut self, name: Name, request: TxnRequest, above: i64) -> Option<()> {
         self.ask(name, Request::Txn(request.clone()), None);
-        let mut reply: TxnResponse = self.call("/etcdserverpb.KV/Txn", request, |reply: &TxnResponse| reply.header.as_ref(), above).await?;
+        let mut reply: TxnResponse =
+            self.call("/etcdserverpb.KV/Txn", request, |reply: &TxnResponse| reply.header.as_ref(), above).await?;
         reply.header = plain(&reply.header);
         self.answered(name, Reply::Txn(reply));
         Some(())
@@ -176,7 +193,8 @@ impl Writer {
         let key = self.shared_key();
         let known = self.read_key(key.clone()).await?.map_or(0, |kv| kv.mod_revision);
         let name = self.name();
-        let compare = vec![Compare { target: 2, key: key.clone(), union: Some(Union::Mod(known)), ..Default::default() }];
+        let compare =
+            vec![Compare { target: 2, key: key.clone(), union: Some(Union::Mod(known)), ..Default::default() }];
         let put = TxnOp::Put(PutRequest { key: key.clone(), value: value(name), ..Default::default() });
         let success = vec![RequestOp { request: Some(put) }];
         self.txn(name, TxnRequest { compare, success, failure: Vec::new() }, 0).await
@@ -200,7 +218,8 @@ impl Writer {
         let name = self.name();
         let id = (self.client as i64 + 1) << 32 | name.1 as i64;
         let grant = LeaseGrantRequest { ttl: 10_000, id };
-        self.call("/etcdserverpb.Lease/LeaseGrant", grant, |reply: &LeaseGrantResponse| reply.header.as_ref(), 0).await?;
+        self.call("/etcdserverpb.Lease/LeaseGrant", grant, |reply: &LeaseGrantResponse| reply.header.as_ref(), 0)
+            .await?;
         self.load.ledger.lock().unwrap().leases.insert(id, false);
         let key = format!("leased/{}/{}", name.0, name.1).into_bytes();
         self.put_key(name, key.clone(), id).await?;
@@ -217,7 +236,8 @@ impl Writer {
     }
 
     async fn keep_alive(&mut self, id: i64) -> Option<()> {
-        let mut stream = Duplex::<LeaseIdRequest, LeaseKeepAliveResponse>::open(&self.channel, "/etcdserverpb.Lease/LeaseKeepAlive");
+        let mut stream =
+            Duplex::<LeaseIdRequest, LeaseKeepAliveResponse>::open(&self.channel, "/etcdserverpb.Lease/LeaseKeepAlive");
         stream.send(LeaseIdRequest { id });
         let reply = tokio::time::timeout(Duration::from_secs(20), stream.next()).await.ok()??.ok()?;
         assert_eq!((reply.id, reply.ttl), (id, 10_000), "a lease that was granted is there");
@@ -231,7 +251,8 @@ impl Writer {
 
     async fn read_key(&mut self, key: Blob) -> Option<Option<KeyValue>> {
         let request = RangeRequest { key: key.clone(), ..Default::default() };
-        let reply: RangeResponse = self.call("/etcdserverpb.KV/Range", request, |reply: &RangeResponse| reply.header.as_ref(), 0).await?;
+        let reply: RangeResponse =
+            self.call("/etcdserverpb.KV/Range", request, |reply: &RangeResponse| reply.header.as_ref(), 0).await?;
         let found = reply.kvs.into_iter().next();
         let revision = reply.header.map_or(0, |header| header.revision);
         self.load.ledger.lock().unwrap().read(revision, key, found.clone());

@@ -29,7 +29,8 @@ pub struct Remote {
 impl Remote {
     /// A driver with a server started with further arguments.
     pub fn start(extra: &[&str]) -> Remote {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let (server, channel) = runtime.block_on(async {
             let server = Server::start(extra).await;
             let channel = server.channel();
@@ -202,6 +203,10 @@ impl Driver for Remote {
 
     fn rules(&self) -> Rules {
         let real_etcd = reference().is_some();
-        Rules { revisions_are_promises: false, floor_keeps_last_alone: real_etcd, breaks_on_two_changes_of_a_key: real_etcd }
+        Rules {
+            revisions_are_promises: false,
+            floor_keeps_last_alone: real_etcd,
+            breaks_on_two_changes_of_a_key: real_etcd,
+        }
     }
 }

@@ -83,7 +83,13 @@ impl Server {
             Some(program) => {
                 let peer = format!("http://127.0.0.1:{}", self.peer_port);
                 let mut command = Command::new(program);
-                command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer, "--unsafe-no-fsync"]);
+                command.args([
+                    "--listen-peer-urls",
+                    &peer,
+                    "--initial-advertise-peer-urls",
+                    &peer,
+                    "--unsafe-no-fsync",
+                ]);
                 command.args(["--initial-cluster", &format!("default={peer}")]);
                 // What bounds our memory means nothing to it.
                 command.args(self.extra.chunks(2).filter(|flag| !flag[0].starts_with("--recent")).flatten());
@@ -95,7 +101,12 @@ impl Server {
                 command
             }
         };
-        command.arg("--data-dir").arg(self.data()).args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+        command.arg("--data-dir").arg(self.data()).args([
+            "--listen-client-urls",
+            &url,
+            "--advertise-client-urls",
+            &url,
+        ]);
         command
     }
 
@@ -145,7 +156,8 @@ impl Server {
 
     /// The memory that the process takes, in bytes.
     pub fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_nonzero())).expect("the server runs");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_nonzero())).expect("the server runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS is there");
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
         kib * 1024
