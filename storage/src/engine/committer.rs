@@ -221,12 +221,13 @@ impl Committer {
 
     fn publish(&mut self, effects: &Effects) {
         let log_bytes = self.log.size_bytes();
+        let now = self.shared.clock.monotonic();
         self.shared.publish_frame(|head| {
             head.take_over(&self.state);
             head.log_bytes = log_bytes;
+            // In the same step: nobody sees a lease without its keys, or keys of a lease that is gone.
+            self.shared.lessor.learn(&effects.leases, now);
         });
-        // After publishing: whoever waits for a lease to end sees its keys gone.
-        self.shared.lessor.learn(&effects.leases, self.shared.clock.monotonic());
     }
 
     /// Slows down near the bound of `recent`, waits at it. False if there is no room and none is coming.
