@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
+use compaction::Policy;
 
 use super::log::{self, LogSettings};
 use super::url;
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) min_lease_ttl_seconds: i64,
     /// How often an idle watch is told its progress.
     pub(crate) progress_interval: Duration,
+    /// What history is kept.
+    pub(crate) retention: Policy,
     /// How and where to log.
     pub(crate) logging: LogSettings,
     /// Flags given that mean nothing here.
@@ -78,6 +81,7 @@ pub(super) fn build(
         max_txn_ops: size(matches, "max-txn-ops")?,
         min_lease_ttl_seconds: min_lease_ttl_seconds(matches)?,
         progress_interval: progress_interval(matches, &mut warnings),
+        retention: retention(matches)?,
         logging: log::build(text(matches, "log-level"), text(matches, "log-format"), text(matches, "log-outputs"))?,
         without_effect,
         warnings,
@@ -179,6 +183,24 @@ fn min_lease_ttl_seconds(matches: &ArgMatches) -> Result<i64, String> {
     narrow("election-timeout", (election_ms * 3).div_ceil(2_000))
 }
 
+/// A plain number is hours, or revisions in that mode.
+fn retention(matches: &ArgMatches) -> Result<Policy, String> {
+    let (mode, keep) = (text(matches, "auto-compaction-mode"), text(matches, "auto-compaction-retention"));
+    let refused = || format!("--auto-compaction-retention={keep}: not what --auto-compaction-mode={mode} counts");
+    let number = keep.parse::<u32>().ok();
+    if number == Some(0) || keep.is_empty() {
+        return Ok(Policy::KeepAll);
+    }
+    if mode == "revision" {
+        return number.map(|revisions| Policy::Revisions(revisions.into())).ok_or_else(refused);
+    }
+    let period = match number {
+        Some(hours) => Duration::from_secs(3600 * u64::from(hours)),
+        None => super::duration::parse(keep).map_err(|_| refused())?,
+    };
+    Ok(if period.is_zero() { Policy::KeepAll } else { Policy::Age(period) })
+}
+
 fn progress_interval(matches: &ArgMatches, warnings: &mut Vec<String>) -> Duration {
     let asked = positive(duration(matches, "watch-progress-notify-interval"), PROGRESS_INTERVAL_STANDARD);
     if asked < PROGRESS_INTERVAL_MIN {
@@ -192,13 +214,14 @@ impl Settings {
     pub(crate) fn summary(&self) -> String {
         format!(
             "advertise_client_urls={:?} advertise_peer_urls={:?} max_request_bytes={} max_txn_ops={} min_lease_ttl_seconds={} \
-             progress_interval={:?} {:?} {:?}",
+             progress_interval={:?} retention={:?} {:?} {:?}",
             self.advertise_client_urls,
             self.advertise_peer_urls,
             self.max_request_bytes,
             self.max_txn_ops,
             self.min_lease_ttl_seconds,
             self.progress_interval,
+            self.retention,
             self.storage,
             self.limits
         )
