@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+mod auto_compaction;
 mod codec;
 mod config;
 mod convert;

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{error, info, warn};
 
+use crate::auto_compaction;
 use crate::edge::{self, Front, Listener};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
@@ -112,6 +113,7 @@ async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace,
         api.methods,
         settings.limits.message_bytes_max,
     );
+    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
     let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
     let watched = keyspace.clone();
     let mut ending = Ending { keyspace: ManuallyDrop::new(keyspace), api, stop, server };

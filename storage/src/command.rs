@@ -62,8 +62,8 @@ impl Command {
             Command::LeaseExpire(id, renewed_at_ms) => (kind::LEASE_EXPIRE, to_bytes(&(id, renewed_at_ms))),
             Command::SetAlarm(member, alarm, raised) => (kind::SET_ALARM, to_bytes(&(member, alarm, raised))),
         };
-        if payload.len() > MAX_PAYLOAD {
-            return Err(Error::RequestTooLarge { size: payload.len(), limit: MAX_PAYLOAD });
+        if payload.len() > COMMAND_BYTES_MAX {
+            return Err(Error::RequestTooLarge { size: payload.len(), limit: COMMAND_BYTES_MAX });
         }
         Ok(Encoded { kind, payload })
     }
@@ -96,8 +96,8 @@ impl Command {
     }
 }
 
-/// The largest payload: it fits a frame of its own.
-const MAX_PAYLOAD: usize = MAX_FRAME_LEN - 1024;
+/// The largest command, in bytes: it fits a frame of its own. A request takes about its own size in the log.
+pub const COMMAND_BYTES_MAX: usize = MAX_FRAME_LEN - 1024;
 
 /// Fixed-size lengths would cost bytes per record; the limit keeps a damaged length from asking for memory.
 fn config() -> impl bincode::config::Config {

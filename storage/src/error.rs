@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::types::{LeaseId, Position, Revision, WatchId};
+use crate::types::{LeaseId, Position, WatchId};
 
 /// Why a request was not carried out, or why the keyspace cannot go on.
 ///
@@ -117,10 +117,6 @@ impl Error {
     /// True if the keyspace cannot accept another write after this error.
     pub fn is_final(&self) -> bool {
         matches!(self, Error::OutcomeUnknown | Error::Io { .. } | Error::Corrupt { .. } | Error::LogMismatch { .. })
-    }
-
-    pub(crate) fn compacted(asked: Revision, floor: Revision) -> Error {
-        Error::Compacted { asked: asked.0, floor: floor.0 }
     }
 }
 

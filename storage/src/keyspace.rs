@@ -141,6 +141,22 @@ impl Keyspace {
         })
     }
 
+    /// Waits until nothing below `revision`, which must have been compacted to, is stored any more. Blocks. Errors: `NoSpace`; what ended
+    /// the keyspace.
+    pub fn wait_swept(&self, revision: Revision) -> Result<(), Error> {
+        // The sweep stays behind what is in base.
+        self.flush()?;
+        let shared = &self.inner.shared;
+        shared.wait_for_base(|head| {
+            let swept = head.swept >= revision.min(head.compacted);
+            if swept {
+                Some(Ok(()))
+            } else {
+                shared.over().or_else(|| head.out_of_room.then_some(Error::NoSpace)).map(Err)
+            }
+        })
+    }
+
     /// Raises (`true`) or clears an alarm. Replies with the store's revision and whether the alarm was or is raised.
     pub fn set_alarm(&self, alarm: Alarm, raised: bool) -> Pending<(Revision, bool)> {
         let done =
@@ -176,18 +192,27 @@ impl Keyspace {
         Ok(found.map(|found| found.place()))
     }
 
+    /// The revision that the store had reached at a wall-clock time, in milliseconds since 1970; `None` before the first change. Exact to
+    /// a second: one mark a second at most is kept. Blocks on the disk.
+    pub fn revision_at(&self, time_ms: u64) -> Result<Option<Revision>, Error> {
+        self.inner.shared.view().sources.revision_at(time_ms)
+    }
+
+    /// Walks all of base and compares every row with its checksum, every table with its totals, and index with history. Costs about a
+    /// read of the whole file. Errors: `Corrupt`, saying which table; `Io`.
+    pub fn verify(&self) -> Result<(), Error> {
+        self.inner.shared.view().sources.base.verify()
+    }
+
     /// What operators ask first.
     pub fn status(&self) -> Status {
-        let shared = &self.inner.shared;
-        let totals = shared.base.totals();
-        let base_bytes = shared.base.size_bytes();
-        let head = shared.head();
+        let head = self.inner.shared.head();
         Status {
             revision: head.revision,
             compacted: head.compacted,
             applied: head.position,
-            size_bytes: base_bytes + head.log_bytes,
-            used_bytes: totals.live_bytes + totals.dead_bytes + head.recent_bytes(),
+            size_bytes: head.base_bytes + head.log_bytes,
+            used_bytes: head.used_bytes(),
             member: self.inner.identity.member,
             cluster: self.inner.identity.cluster,
             alarms: head.alarms.clone(),
@@ -200,7 +225,7 @@ impl Keyspace {
         let shared = &self.inner.shared;
         let target = shared.head().position;
         shared.queue.request_flush();
-        shared.wait_for(|head| {
+        shared.wait_for_base(|head| {
             if head.sources.base.applied().position >= target {
                 return Some(Ok(()));
             }
@@ -254,11 +279,9 @@ impl Keyspace {
     /// What adds data is refused above the quota, and an alarm says so; apply refuses it as long as the alarm is raised.
     fn check_room(&self, bytes: usize) -> Result<(), Error> {
         let shared = &self.inner.shared;
-        let totals = shared.base.totals();
         let (used, out_of_room, raised) = {
             let head = shared.head();
-            let used = totals.live_bytes + totals.dead_bytes + head.recent_bytes();
-            (used, head.out_of_room, head.alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace))
+            (head.used_bytes(), head.out_of_room, head.alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace))
         };
         let over = self.inner.quota_bytes.is_some_and(|quota| used + bytes as u64 >= quota);
         if !over && !out_of_room {

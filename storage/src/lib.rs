@@ -84,6 +84,7 @@ mod types;
 mod watch;
 
 pub use change::{Change, ChangeKind};
+pub use command::COMMAND_BYTES_MAX;
 pub use env::{Clock, Entropy, SystemClock, SystemEntropy};
 pub use error::Error;
 pub use keyspace::Keyspace;

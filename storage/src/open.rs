@@ -95,7 +95,7 @@ fn start(
     let flushed = state.applied.position;
     check_log(log.as_mut(), flushed, state.applied.digest)?;
     let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: base.snapshot()? };
-    let head = Head::new(&state, sources, log.size_bytes());
+    let head = Head::new(&state, sources, log.size_bytes(), &base);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
     let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base));
     let bounds =
@@ -147,12 +147,12 @@ fn replay_all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds: Bou
             replayed += 1;
             if bounds.reached(&sources.active) {
                 state.seal(&sources.active);
-                shared.publish(Head::freeze);
+                shared.publish_base(Head::freeze);
                 maintenance::bring(shared, &sources.active)?;
             }
         }
     }
-    shared.publish(|head| head.take_over(state));
+    shared.publish_frame(|head| head.take_over(state));
     Ok(replayed)
 }
 

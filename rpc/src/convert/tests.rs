@@ -172,7 +172,8 @@ fn faults_of_a_transaction_are_found_in_order() {
         pb::TxnRequest { success: twice(), failure: vec![txn_op(vec![put_op("")])], ..Default::default() },
         Error::KeyNotProvided,
     );
-    check(pb::TxnRequest { failure: twice(), ..Default::default() }, Error::DuplicateKey);
+    // That a key is put twice is for the keyspace to see, which looks at the whole transaction.
+    assert!(txn(pb::TxnRequest { failure: twice(), ..Default::default() }, 3).is_ok());
 }
 
 #[test]

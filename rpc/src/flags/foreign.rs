@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 /// Flags with a value that are accepted and mean nothing here.
 pub(super) const INERT: &[&str] = &[
     "auth-token-ttl",
-    "auto-compaction-mode",
     "backend-batch-interval",
     "backend-batch-limit",
     "backend-bbolt-freelist-type",
@@ -137,15 +136,6 @@ pub(super) const REFUSED: &[Refusal] = &[
     refuse_switch("client-cert-auth", NO_TLS),
     refuse_switch("auto-tls", NO_TLS),
     refuse("auth-token", |value| value.is_empty() || value == "simple", "only simple tokens are supported yet"),
-    refuse(
-        "auto-compaction-retention",
-        |value| {
-            value.is_empty()
-                || value.chars().all(|c| c == '0')
-                || super::duration::parse(value).is_ok_and(|d| d.is_zero())
-        },
-        "automatic compaction is not supported yet; history would grow without end",
-    ),
     refuse_switch("force-new-cluster", "there is no cluster to be cut down to one member"),
     refuse("config-file", str::is_empty, "configuration files are not supported yet; use flags or ETCD_ variables"),
     refuse("initial-cluster", |value| member_names(value) <= 1, ALONE),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgMatches;
+use compaction::Policy;
 
 use super::log::{self, LogSettings};
 use super::url;
@@ -11,8 +12,8 @@ use crate::edge::{Address, Limits};
 
 /// What a receive limit adds to `--max-request-bytes`: room for the envelope of a message.
 const ENVELOPE_BYTES: u64 = 512 << 10;
-/// Above it a request is so large that it delays every other one.
-const REQUEST_BYTES_LARGE: u64 = 10 << 20;
+/// A request goes into one frame of the log, where it may take a little more than on the wire.
+const REQUEST_BYTES_MAX: u64 = (storage::COMMAND_BYTES_MAX / 4 * 3) as u64;
 const ELECTION_TIMEOUT_MS_MAX: u64 = 50_000;
 const PROGRESS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const PROGRESS_INTERVAL_STANDARD: Duration = Duration::from_secs(600);
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) min_lease_ttl_seconds: i64,
     /// How often an idle watch is told its progress.
     pub(crate) progress_interval: Duration,
+    /// What history is kept.
+    pub(crate) retention: Policy,
     /// How and where to log.
     pub(crate) logging: LogSettings,
     /// Flags given that mean nothing here.
@@ -74,10 +77,11 @@ pub(super) fn build(
         advertise_peer_urls: url::advertised(text(matches, "initial-advertise-peer-urls"))?,
         storage: storage_options(matches)?,
         limits: limits(matches, connections_max)?,
-        max_request_bytes: max_request_bytes(matches, &mut warnings)?,
+        max_request_bytes: max_request_bytes(matches)?,
         max_txn_ops: size(matches, "max-txn-ops")?,
         min_lease_ttl_seconds: min_lease_ttl_seconds(matches)?,
         progress_interval: progress_interval(matches, &mut warnings),
+        retention: retention(matches)?,
         logging: log::build(text(matches, "log-level"), text(matches, "log-format"), text(matches, "log-outputs"))?,
         without_effect,
         warnings,
@@ -154,10 +158,10 @@ fn positive(duration: Duration, standard: Duration) -> Duration {
     if duration.is_zero() { standard } else { duration }
 }
 
-fn max_request_bytes(matches: &ArgMatches, warnings: &mut Vec<String>) -> Result<usize, String> {
+fn max_request_bytes(matches: &ArgMatches) -> Result<usize, String> {
     let bytes = count(matches, "max-request-bytes");
-    if bytes > REQUEST_BYTES_LARGE {
-        warnings.push(format!("--max-request-bytes={bytes} is more than the {REQUEST_BYTES_LARGE} that is advisable"));
+    if bytes > REQUEST_BYTES_MAX {
+        return Err(format!("--max-request-bytes={bytes} must not be above {REQUEST_BYTES_MAX}"));
     }
     narrow("max-request-bytes", bytes)
 }
@@ -179,6 +183,24 @@ fn min_lease_ttl_seconds(matches: &ArgMatches) -> Result<i64, String> {
     narrow("election-timeout", (election_ms * 3).div_ceil(2_000))
 }
 
+/// A plain number is hours, or revisions in that mode.
+fn retention(matches: &ArgMatches) -> Result<Policy, String> {
+    let (mode, keep) = (text(matches, "auto-compaction-mode"), text(matches, "auto-compaction-retention"));
+    let refused = || format!("--auto-compaction-retention={keep}: not what --auto-compaction-mode={mode} counts");
+    let number = keep.parse::<u32>().ok();
+    if number == Some(0) || keep.is_empty() {
+        return Ok(Policy::KeepAll);
+    }
+    if mode == "revision" {
+        return number.map(|revisions| Policy::Revisions(revisions.into())).ok_or_else(refused);
+    }
+    let period = match number {
+        Some(hours) => Duration::from_secs(3600 * u64::from(hours)),
+        None => super::duration::parse(keep).map_err(|_| refused())?,
+    };
+    Ok(if period.is_zero() { Policy::KeepAll } else { Policy::Age(period) })
+}
+
 fn progress_interval(matches: &ArgMatches, warnings: &mut Vec<String>) -> Duration {
     let asked = positive(duration(matches, "watch-progress-notify-interval"), PROGRESS_INTERVAL_STANDARD);
     if asked < PROGRESS_INTERVAL_MIN {
@@ -192,13 +214,14 @@ impl Settings {
     pub(crate) fn summary(&self) -> String {
         format!(
             "advertise_client_urls={:?} advertise_peer_urls={:?} max_request_bytes={} max_txn_ops={} min_lease_ttl_seconds={} \
-             progress_interval={:?} {:?} {:?}",
+             progress_interval={:?} retention={:?} {:?} {:?}",
             self.advertise_client_urls,
             self.advertise_peer_urls,
             self.max_request_bytes,
             self.max_txn_ops,
             self.min_lease_ttl_seconds,
             self.progress_interval,
+            self.retention,
             self.storage,
             self.limits
         )

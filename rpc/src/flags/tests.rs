@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use compaction::Policy;
 use tracing::level_filters::LevelFilter;
 
 use super::*;
@@ -86,6 +87,8 @@ const EFFECTS: &[(&str, &str)] = &[
     ("--watch-progress-notify-interval=0", "progress_interval: 600s"),
     ("--watch-progress-notify-interval=1ms", "progress_interval: 100ms"),
     ("--experimental-watch-progress-notify-interval=6s", "progress_interval: 6s"),
+    ("--auto-compaction-mode=revision --auto-compaction-retention=5", "retention: Revisions(5)"),
+    ("--auto-compaction-mode=periodic --auto-compaction-retention=5", "retention: Age(18000s)"),
     ("--log-level=debug", "level: LevelFilter::DEBUG"),
     ("--log-level=fatal", "level: LevelFilter::ERROR"),
     ("--log-format=json", "format: Json"),
@@ -176,12 +179,23 @@ fn what_must_not_be_ignored_is_refused() {
         assert!(accepted(&format!("--{name}=false")).without_effect.is_empty());
     }
     check_refused("--auth-token=jwt,sign-method=RS256", &[], "only simple tokens");
-    check_refused("--auto-compaction-retention=30m", &[], "automatic compaction");
+    check_refused("--auto-compaction-mode=revision --auto-compaction-retention=30m", &[], "not what");
+    check_refused("--auto-compaction-retention=soon", &[], "not what");
     check_refused("--initial-cluster=a=http://a:1,b=http://b:1", &[], "one member");
     check_refused("", &[("ETCD_CERT_FILE", "/x")], "TLS is not supported yet");
     let harmless =
         "--auth-token=simple --auto-compaction-retention=0 --initial-cluster=a=http://a:1,a=http://b:1 --config-file=";
     assert!(accepted(harmless).warnings.is_empty());
+}
+
+#[test]
+fn retention_counts_hours_durations_or_revisions() {
+    let check = |line: &str, expected: Policy| assert_eq!(accepted(line).retention, expected, "{line}");
+    check("", Policy::KeepAll);
+    check("--auto-compaction-retention=0s", Policy::KeepAll);
+    check("--auto-compaction-retention=2", Policy::Age(Duration::from_secs(7200)));
+    check("--auto-compaction-retention=30m", Policy::Age(Duration::from_secs(1800)));
+    check("--auto-compaction-mode=revision --auto-compaction-retention=1000", Policy::Revisions(1000));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::Stream;
-use storage::{RangeReply, RangeRequest, Txn};
+use storage::{Error, RangeReply, RangeRequest, Revision, Txn};
 use tonic::{Request, Response, Status};
 
 use super::context::Context;
@@ -113,7 +113,13 @@ impl Kv for KvService {
     ) -> Result<Response<pb::CompactionResponse>, Status> {
         let request = request.into_inner();
         self.context.check_size(Envelope::Compaction, &request)?;
-        let revision = self.context.keyspace.compact(request.revision).await.map_err(|error| status::of(&error))?;
+        let compacted = self.context.keyspace.compact(request.revision).await;
+        if request.physical && matches!(compacted, Ok(_) | Err(Error::Compacted { .. })) {
+            // Also for a revision that was compacted before: its sweep may still be under way.
+            let asked = Revision(request.revision);
+            self.context.blocking(move |context| context.keyspace.wait_swept(asked)).await?;
+        }
+        let revision = compacted.map_err(|error| status::of(&error))?;
         Ok(Response::new(pb::CompactionResponse { header: self.context.header(revision) }))
     }
 }

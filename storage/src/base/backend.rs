@@ -62,6 +62,7 @@ impl Backend {
         self.0.bytes_read.load(Relaxed)
     }
 
+    #[cfg(test)]
     pub(super) fn bytes_written(&self) -> u64 {
         self.0.bytes_written.load(Relaxed)
     }

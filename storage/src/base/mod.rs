@@ -202,6 +202,7 @@ impl Base {
     }
 
     /// Bytes written to the file since it was opened.
+    #[cfg(test)]
     pub(crate) fn bytes_written(&self) -> u64 {
         self.backend.bytes_written()
     }

@@ -7,7 +7,7 @@ use crate::apply::{Effects, Incoming, Outcome, State};
 use crate::command::Command;
 use crate::engine::lessor::{Due, EXPIRIES_PER_FRAME};
 use crate::engine::queue::{End, Queued, Wake};
-use crate::engine::shared::Shared;
+use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::log::frame::{Frame, FrameBuffer, FrameHeader};
 use crate::log::{AppendError, Log, StoredFrame};
@@ -221,12 +221,13 @@ impl Committer {
 
     fn publish(&mut self, effects: &Effects) {
         let log_bytes = self.log.size_bytes();
-        self.shared.publish(|head| {
+        let now = self.shared.clock.monotonic();
+        self.shared.publish_frame(|head| {
             head.take_over(&self.state);
             head.log_bytes = log_bytes;
+            // In the same step: nobody sees a lease without its keys, or keys of a lease that is gone.
+            self.shared.lessor.learn(&effects.leases, now);
         });
-        // After publishing: whoever waits for a lease to end sees its keys gone.
-        self.shared.lessor.learn(&effects.leases, self.shared.clock.monotonic());
     }
 
     /// Slows down near the bound of `recent`, waits at it. False if there is no room and none is coming.
@@ -266,7 +267,7 @@ impl Committer {
         let full = self.bounds.reached(&sources.active);
         if full || (asked && self.state.applied.position > sources.base.applied().position) {
             self.state.seal(&sources.active);
-            self.shared.publish(|head| head.freeze());
+            self.shared.publish_base(Head::freeze);
         } else if asked {
             self.shared.nudge();
         }
@@ -284,21 +285,19 @@ impl Committer {
 
     /// The end in order: what is in memory goes to base.
     fn finish(&mut self) -> Result<(), Error> {
-        for _ in 0..2 {
-            let idle = self
-                .shared
-                .wait_for(|head| (head.sources.frozen.is_none()).then_some(true).or_else(|| self.given_up(head)));
-            if !idle {
-                return Ok(());
-            }
+        if self.flushed() {
             self.freeze_if(true)?;
+            self.flushed();
         }
-        self.shared.wait_for(|head| head.sources.frozen.is_none().then_some(true).or_else(|| self.given_up(head)));
         self.trim()
     }
 
-    fn given_up(&self, head: &crate::engine::shared::Head) -> Option<bool> {
-        (head.out_of_room || self.shared.failure().is_some()).then_some(false)
+    /// Waits until no part is on its way; false if none will arrive.
+    fn flushed(&self) -> bool {
+        self.shared.wait_for_base(|head| {
+            let given_up = head.out_of_room || self.shared.failure().is_some();
+            if head.sources.frozen.is_none() { Some(true) } else { given_up.then_some(false) }
+        })
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::apply::State;
 use crate::apply::txn::check_at;
-use crate::base::Base;
+use crate::base::{Base, Snapshot, Totals};
 use crate::engine::lessor::Lessor;
 use crate::engine::queue::{End, Queue};
 use crate::env::Clock;
@@ -36,6 +37,12 @@ pub(crate) struct Head {
     pub(crate) out_of_room: bool,
     /// The bytes of disk that the log takes.
     pub(crate) log_bytes: u64,
+    /// The bytes of disk that base takes.
+    pub(crate) base_bytes: u64,
+    /// The bytes of data in base.
+    pub(crate) totals: Totals,
+    /// What was written up to here was visited by the sweep.
+    pub(crate) swept: Revision,
 }
 
 /// One consistent picture of the keyspace at a revision.
@@ -53,8 +60,10 @@ pub(crate) struct View {
 #[derive(Debug)]
 pub(crate) struct Shared {
     head: Mutex<Head>,
-    /// Signalled whenever base got a part, the hub is behind, or the end came.
-    changed: Condvar,
+    /// Signalled with every frame: the hub waits here.
+    published: Condvar,
+    /// Signalled when there is work for base, when base has changed, and when the end has come.
+    base_changed: Condvar,
     pub(crate) queue: Queue,
     pub(crate) lessor: Lessor,
     pub(crate) counts: Counts,
@@ -69,7 +78,8 @@ impl Shared {
     pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, base: Base) -> Shared {
         Shared {
             head: Mutex::new(head),
-            changed: Condvar::new(),
+            published: Condvar::new(),
+            base_changed: Condvar::new(),
             queue,
             lessor: Lessor::default(),
             counts: Counts::default(),
@@ -86,29 +96,58 @@ impl Shared {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the published state and tells everybody who waits for a change.
-    pub(crate) fn publish<T>(&self, change: impl FnOnce(&mut Head) -> T) -> T {
-        let result = change(&mut self.head());
-        self.changed.notify_all();
-        result
+    /// Publishes what a frame did.
+    pub(crate) fn publish_frame(&self, change: impl FnOnce(&mut Head)) {
+        let mut head = self.head();
+        let compacted = head.compacted;
+        change(&mut head);
+        let compacts = head.compacted > compacted;
+        drop(head);
+        self.published.notify_all();
+        if compacts {
+            self.base_changed.notify_all();
+        }
     }
 
-    /// Waits until `done` answers something, or for ever.
-    pub(crate) fn wait_for<T>(&self, mut done: impl FnMut(&Head) -> Option<T>) -> T {
+    /// Publishes what happened to parts and base.
+    pub(crate) fn publish_base(&self, change: impl FnOnce(&mut Head)) {
+        change(&mut self.head());
+        self.base_changed.notify_all();
+    }
+
+    /// Waits with every frame until `done` answers something.
+    pub(crate) fn wait_for_frame<T>(&self, done: impl FnMut(&Head) -> Option<T>) -> T {
+        self.wait(&self.published, done)
+    }
+
+    /// Waits with every change of parts and base until `done` answers something.
+    pub(crate) fn wait_for_base<T>(&self, done: impl FnMut(&Head) -> Option<T>) -> T {
+        self.wait(&self.base_changed, done)
+    }
+
+    fn wait<T>(&self, signal: &Condvar, mut done: impl FnMut(&Head) -> Option<T>) -> T {
         let mut head = self.head();
         loop {
             if let Some(result) = done(&head) {
                 return result;
             }
-            head = self.changed.wait(head).unwrap_or_else(PoisonError::into_inner);
+            head = signal.wait(head).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits until `patience` is over or a part has to be flushed or the end has come.
+    pub(crate) fn rest(&self, patience: Duration) {
+        let head = self.head();
+        let busy = |head: &mut Head| head.sources.frozen.is_none() && self.over().is_none();
+        drop(self.base_changed.wait_timeout_while(head, patience, busy));
     }
 
     /// Makes those who wait look again.
     pub(crate) fn nudge(&self) {
         // Taking the lock orders this after a waiter's look at its condition.
         drop(self.head());
-        self.changed.notify_all();
+        self.published.notify_all();
+        self.base_changed.notify_all();
     }
 
     /// The newest view. Errors: what ended the keyspace does not hinder reading what was published.
@@ -164,7 +203,7 @@ impl Shared {
 
 impl Head {
     /// What is published when a keyspace opens, before anything is replayed.
-    pub(crate) fn new(state: &State, sources: Sources, log_bytes: u64) -> Head {
+    pub(crate) fn new(state: &State, sources: Sources, log_bytes: u64, base: &Base) -> Head {
         let mut head = Head {
             revision: Revision::FIRST,
             compacted: Revision(-1),
@@ -173,6 +212,9 @@ impl Head {
             alarms: Vec::new(),
             out_of_room: false,
             log_bytes,
+            base_bytes: base.size_bytes(),
+            totals: base.totals(),
+            swept: base.swept(),
         };
         head.take_over(state);
         head
@@ -186,10 +228,24 @@ impl Head {
         self.alarms = state.alarms();
     }
 
-    /// The memory that the parts take, in bytes.
-    pub(crate) fn recent_bytes(&self) -> u64 {
+    /// Publishes a commit of base.
+    pub(crate) fn take_base(&mut self, snapshot: Arc<Snapshot>, base: &Base) {
+        self.sources.base = snapshot;
+        self.base_bytes = base.size_bytes();
+        self.totals = base.totals();
+        self.swept = base.swept();
+    }
+
+    /// True if the sweep has something to visit: it never passes what is in base.
+    pub(crate) fn sweep_is_due(&self) -> bool {
+        self.swept < self.compacted.min(self.sources.base.applied().revision)
+    }
+
+    /// The bytes of data, in base and on the way there.
+    pub(crate) fn used_bytes(&self) -> u64 {
         let parts = std::iter::once(&self.sources.active).chain(&self.sources.frozen);
-        parts.map(|part| part.read().weight as u64).sum()
+        let recent: u64 = parts.map(|part| part.read().weight as u64).sum();
+        self.totals.live_bytes + self.totals.dead_bytes + recent
     }
 
     /// Starts a new part; the one so far is on its way to base. The part must have been sealed.

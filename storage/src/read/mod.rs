@@ -102,26 +102,16 @@ impl Sources {
 
     /// The values of what was found, fetched from `history` in revision order, answered in the order given.
     pub(crate) fn key_values(&self, found: Vec<Found>) -> Result<Vec<KeyValue>, Error> {
-        let mut far: Vec<(RevisionPair, usize)> = Vec::new();
-        let mut kvs: Vec<KeyValue> = Vec::with_capacity(found.len());
-        for (index, found) in found.iter().enumerate() {
-            if let Some(place) = found.value_in_history() {
-                far.push((place, index));
-            }
-            kvs.push(found.without_value());
-        }
-        far.sort_unstable();
-        for (place, index) in far {
-            if let Some(kv) = kvs.get_mut(index) {
-                kv.value = self.base.value(place)?;
-            }
-        }
-        for (kv, found) in kvs.iter_mut().zip(&found) {
-            if let Some(value) = found.value_at_hand() {
-                kv.value = value;
-            }
-        }
-        Ok(kvs)
+        let far: Vec<RevisionPair> = found.iter().filter_map(Found::value_in_history).collect();
+        let mut fetched = self.base.values(&far)?.into_iter();
+        let filled = found.iter().map(|found| {
+            let value = match found.value_in_history() {
+                Some(_) => fetched.next(),
+                None => found.value_at_hand(),
+            };
+            KeyValue { value: value.unwrap_or_default(), ..found.without_value() }
+        });
+        Ok(filled.collect())
     }
 
     /// One key with its value.
@@ -144,6 +134,15 @@ impl Sources {
             attached.extend(part.lease_keys(lease));
         }
         Ok(attached.into_iter().filter(|(_, attached)| *attached).map(|(key, _)| key).collect())
+    }
+
+    /// The revision of the newest mark at or before a wall-clock time, in milliseconds.
+    pub(crate) fn revision_at(&self, time_ms: u64) -> Result<Option<Revision>, Error> {
+        let marked = |part: &Arc<Part>| part.read().marks.range(..=time_ms).next_back().map(|(_, revision)| *revision);
+        match self.parts().find_map(marked) {
+            Some(revision) => Ok(Some(revision)),
+            None => Ok(self.base.mark_at(time_ms)?.map(|(_, revision)| revision)),
+        }
     }
 
     /// Changes in order, whole revisions, `from` to `upto`, about `max_bytes`; from base first, then from the parts.

@@ -86,7 +86,7 @@ impl Hub {
     pub(crate) fn run(&self, shared: &Shared, ended: &dyn Fn() -> bool) {
         loop {
             let reached = self.reached();
-            let go_on = shared.wait_for(|head| {
+            let go_on = shared.wait_for_frame(|head| {
                 if ended() || shared.failure().is_some() {
                     return Some(false);
                 }

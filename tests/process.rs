@@ -1,0 +1,275 @@
+//! The real binary: killed again and again, stopped in order, refused a start, filled with keys.
+
+mod model;
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use model::op::{Reply, Request, header};
+use model::rng::{Rng, seed, setting};
+use model::state::Model;
+use model::wire::*;
+use model::wire_more::*;
+use support::bulk::{MIB, load_keys, scan};
+use support::client::{Duplex, unary};
+use support::ledger::{Ledger, value};
+use support::load::{Load, Writer};
+use support::recorder::Recorder;
+use support::server::Server;
+
+/// Small bounds, so that flushes run all the time.
+const SMALL: &[&str] = &["--recent-changes", "200", "--recent-bytes", "262144"];
+const CLIENTS: usize = 8;
+const WATCHES: usize = 3;
+
+/// Waits until so many more writes are acknowledged.
+async fn acknowledged(load: &Load, more: u64) {
+    let target = load.acknowledged.load(Ordering::SeqCst) + more;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while load.acknowledged.load(Ordering::SeqCst) < target {
+        assert!(Instant::now() < deadline, "the clients do not get on");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_loses_nothing_and_repeats_nothing() {
+    let seed = seed();
+    let kills = setting("STERNPOST_TEST_KILLS", 50);
+    println!("seed={seed}");
+    let begun = Instant::now();
+    let mut rng = Rng::new(seed);
+    let mut server = Server::start(SMALL).await;
+    let load = Load::new(server.url(), WATCHES);
+    let upto = Arc::new(AtomicI64::new(i64::MAX));
+    let watches: Vec<_> = (0..WATCHES)
+        .map(|index| {
+            let (recorder, upto) = (Recorder::new(&load, index, 2), upto.clone());
+            tokio::spawn(async move { recorder.run(&upto).await })
+        })
+        .collect();
+    let clients: Vec<_> = (0..CLIENTS).map(|client| tokio::spawn(Writer::new(&load, client, seed).run())).collect();
+    let mut slowest = Duration::ZERO;
+    for kill in 0..kills {
+        acknowledged(&load, 20 + rng.below(300) as u64).await;
+        server.kill();
+        slowest = slowest.max(server.start_again().await);
+        if kill == kills / 2 {
+            // The whole history is still there: read it again from the first revision on.
+            let told = AtomicI64::new(load.told.load(Ordering::SeqCst));
+            let again = Recorder::new(&load, usize::MAX, 2).run(&told).await;
+            assert!(again.len() as i64 >= told.load(Ordering::SeqCst) - 1);
+            load.compacting.store(true, Ordering::SeqCst);
+        }
+    }
+    acknowledged(&load, 50).await;
+    load.stop.store(true, Ordering::SeqCst);
+    for client in clients {
+        client.await.expect("a client ends in order");
+    }
+    let channel = server.channel();
+    let everything = RangeRequest { key: vec![0], range_end: vec![0], ..Default::default() };
+    let now: RangeResponse = unary(&channel, "/etcdserverpb.KV/Range", everything).await.expect("the server answers");
+    let current = now.header.as_ref().expect("a header").revision;
+    upto.store(current, Ordering::SeqCst);
+    let mut records = Vec::new();
+    for watch in watches {
+        records.push(watch.await.expect("a watch ends in order"));
+    }
+    let verified = load.ledger.lock().unwrap().verify(&records[0]);
+    let model = verified.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    assert!(records.iter().all(|record| *record == records[0]), "the watches differ");
+    assert_eq!(model.revision, current);
+    assert_eq!(model.scan(&[0], &[0], current), now.kvs, "what is there now");
+    leases_are_there(&load, &server).await;
+    let (answered, unknown) = load.ledger.lock().unwrap().counts();
+    println!(
+        "seed={seed}: {kills} kills, {answered} requests answered, {unknown} not, {current} revisions, slowest start {slowest:?}, {:?} in all",
+        begun.elapsed()
+    );
+    assert!(answered as u64 > kills * 20 && unknown > 0);
+}
+
+/// Leases that were granted and not asked to end are there.
+async fn leases_are_there(load: &Load, server: &Server) {
+    let reply: LeaseLeasesResponse =
+        unary(&server.channel(), "/etcdserverpb.Lease/LeaseLeases", Empty {}).await.expect("the server answers");
+    let there: Vec<i64> = reply.leases.iter().map(|lease| lease.id).collect();
+    let ledger = load.ledger.lock().unwrap();
+    let lost: Vec<i64> =
+        ledger.leases.iter().filter(|(id, ends)| !**ends && !there.contains(id)).map(|(id, _)| *id).collect();
+    assert!(lost.is_empty(), "leases {lost:?} are gone");
+    assert!(!there.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_asked_to_end_ends_in_order_with_streams_open() {
+    let mut server = Server::start(&[]).await;
+    let channel = server.channel();
+    let mut watch = Duplex::<WatchRequest, WatchResponse>::open(&channel, "/etcdserverpb.Watch/Watch");
+    let create = WatchCreate { key: vec![0], range_end: vec![0], ..Default::default() };
+    watch.send(WatchRequest { union: Some(WatchUnion::Create(create)) });
+    assert!(watch.next().await.expect("an answer").expect("no error").created);
+    let mut keep_alive =
+        Duplex::<LeaseIdRequest, LeaseKeepAliveResponse>::open(&channel, "/etcdserverpb.Lease/LeaseKeepAlive");
+    keep_alive.send(LeaseIdRequest { id: 1 });
+    assert_eq!(keep_alive.next().await.expect("an answer").expect("no error").ttl, 0);
+    let put = PutRequest { key: b"a".to_vec(), value: b"b".to_vec(), ..Default::default() };
+    let _: PutResponse = unary(&channel, "/etcdserverpb.KV/Put", put).await.expect("the server answers");
+    let begun = Instant::now();
+    server.terminate();
+    let status = server.wait().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    assert_eq!(status.code(), Some(0), "{}", server.log());
+    server.start_again().await;
+    let get = RangeRequest { key: b"a".to_vec(), ..Default::default() };
+    let reply: RangeResponse =
+        unary(&server.channel(), "/etcdserverpb.KV/Range", get).await.expect("the server answers");
+    assert_eq!((reply.count, reply.header.map(|header| header.revision)), (1, Some(2)));
+}
+
+/// Starts a server that must refuse, and returns what it said.
+async fn refusal(mut server: Server) -> String {
+    server.spawn();
+    let begun = Instant::now();
+    let status = server.wait().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    assert!(!status.success(), "it ended with {status}");
+    server.log()
+}
+
+#[tokio::test]
+async fn a_second_server_on_the_same_directory_is_refused_and_harms_nothing() {
+    let server = Server::start(&[]).await;
+    let said = refusal(Server::prepare(&[]).on(server.data())).await;
+    assert!(said.contains(server.data().to_str().expect("a path")), "it names the directory: {said}");
+    let put = PutRequest { key: b"a".to_vec(), ..Default::default() };
+    let _: PutResponse = unary(&server.channel(), "/etcdserverpb.KV/Put", put).await.expect("the first goes on");
+}
+
+#[tokio::test]
+async fn a_directory_with_other_things_in_it_is_refused_and_left_alone() {
+    let server = Server::prepare(&[]);
+    let data = server.scratch().join("foreign");
+    std::fs::create_dir(&data).expect("a directory");
+    std::fs::write(data.join("letter.txt"), b"not ours").expect("a file");
+    let keep = tempfile::TempDir::new().expect("a directory");
+    let elsewhere = keep.path().join("foreign");
+    std::fs::rename(&data, &elsewhere).expect("it moves");
+    refusal(server.on(elsewhere.clone())).await;
+    let names: Vec<_> =
+        std::fs::read_dir(&elsewhere).expect("it is there").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["letter.txt"]);
+    assert_eq!(std::fs::read(elsewhere.join("letter.txt")).expect("it is there"), b"not ours");
+}
+
+#[tokio::test]
+async fn a_file_in_place_of_the_directory_is_refused() {
+    let keep = tempfile::TempDir::new().expect("a directory");
+    let file = keep.path().join("data");
+    std::fs::write(&file, b"a file").expect("a file");
+    let said = refusal(Server::prepare(&[]).on(file.clone())).await;
+    assert!(said.contains(file.to_str().expect("a path")), "it names the file: {said}");
+    assert_eq!(std::fs::read(&file).expect("it is there"), b"a file");
+}
+
+#[tokio::test]
+async fn an_unknown_flag_is_refused() {
+    let said = refusal(Server::prepare(&["--no-such-flag"])).await;
+    assert!(said.contains("no-such-flag"), "{said}");
+}
+
+#[tokio::test]
+async fn files_that_were_cut_to_nothing_do_not_become_a_fresh_store() {
+    let mut server = Server::start(SMALL).await;
+    let channel = server.channel();
+    for index in 0..300 {
+        let put = PutRequest { key: format!("k{index}").into_bytes(), value: vec![b'v'; 100], ..Default::default() };
+        let _: PutResponse = unary(&channel, "/etcdserverpb.KV/Put", put).await.expect("the server answers");
+    }
+    server.terminate();
+    server.wait().await;
+    let files = files_below(&server.data());
+    let largest =
+        files.iter().max_by_key(|file| std::fs::metadata(file).map_or(0, |metadata| metadata.len())).expect("a file");
+    std::fs::write(largest, b"").expect("it is cut");
+    server.spawn();
+    let status = server.wait().await;
+    assert!(!status.success(), "it started over {}: {}", largest.display(), server.log());
+}
+
+fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_keys_cost_neither_start_nor_memory() {
+    // The full size takes minutes: it is asked for by the environment.
+    let keys = setting("STERNPOST_TEST_KEYS", 100_000);
+    let mut server = Server::start(&[]).await;
+    let begun = Instant::now();
+    load_keys(&server, 0, keys).await;
+    let loaded = begun.elapsed();
+    let after_load = server.resident_bytes();
+    server.kill();
+    let ready = server.start_again().await;
+    let (frames, bytes) = (server.logged("frames_replayed"), server.logged("bytes_read"));
+    let opened = server.resident_bytes();
+    // New keys fill what is kept in memory, then everything is read.
+    load_keys(&server, keys, keys + 50_000).await;
+    let begun = Instant::now();
+    let found = scan(&server).await;
+    let (scanned, full) = (begun.elapsed(), server.resident_bytes());
+    println!(
+        "{keys} keys loaded in {loaded:?} ({} MiB resident), ready after {ready:?} ({frames:?} frames, {bytes:?} bytes, {} MiB resident), \
+         {found} keys scanned in {scanned:?} ({} MiB resident)",
+        after_load / MIB,
+        opened / MIB,
+        full / MIB
+    );
+    assert_eq!(found, keys + 50_000);
+    let frames = frames.expect("the server logs the frames that it replays");
+    let bytes = bytes.expect("the server logs the bytes that it reads");
+    // The tail is bounded by what memory may hold. A frame of 256 KiB has some 900 of these puts, and each may have to look at three pages
+    // of base for what the key was: neither bound knows how many keys there are.
+    let most = 64 * MIB + frames * 900 * 3 * 4096;
+    assert!(frames <= 1_000 && bytes <= most, "{frames} frames, {bytes} bytes, {most} allowed");
+    assert!(opened < 256 * MIB, "{} MiB after the start", opened / MIB);
+    assert!(full < 256 * MIB, "{} MiB after a scan", full / MIB);
+}
+
+/// What one client wrote, and what a watch recorded of it.
+fn small_history() -> (Ledger, Vec<(i64, Vec<Event>)>) {
+    let (mut ledger, mut model, mut record) = (Ledger::default(), Model::new(), Vec::new());
+    for number in 1..=5 {
+        let put = PutRequest { key: b"a".to_vec(), value: value((0, number)), ..Default::default() };
+        ledger.ask((0, number), Request::Put(put.clone()), None);
+        model.apply(&Request::Put(put)).expect("it is valid");
+        ledger.answer((0, number), Reply::Put(PutResponse { header: header(model.revision), prev_kv: None }));
+        let events = model.events(&[0], &[0], model.revision).pop().expect("it was just made").1;
+        record.push((model.revision, events.into_iter().map(|event| Event { prev_kv: None, ..event }).collect()));
+    }
+    (ledger, record)
+}
+
+#[test]
+fn the_ledger_notices_what_is_lost_repeated_or_altered() {
+    let (ledger, record) = small_history();
+    ledger.verify(&record).expect("it is all there");
+    ledger.verify(&record[..4]).expect_err("the last is lost");
+    let mut hole = record.clone();
+    hole.remove(2);
+    ledger.verify(&hole).expect_err("one is lost");
+    let mut twice = record.clone();
+    twice.push((7, record[4].1.clone()));
+    ledger.verify(&twice).expect_err("one happened twice");
+    let mut altered = record.clone();
+    altered[1].1[0].kv.as_mut().expect("a key").version += 1;
+    ledger.verify(&altered).expect_err("a version is wrong");
+    let (mut stale, record) = small_history();
+    stale.read(3, b"a".to_vec(), record[0].1[0].kv.clone());
+    stale.verify(&record).expect_err("a read is stale");
+}

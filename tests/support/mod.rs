@@ -1,0 +1,18 @@
+//! A server process and ways to talk to it.
+
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "shared by test binaries that each use a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test that panics has failed"
+)]
+
+pub mod bulk;
+pub mod client;
+pub mod ledger;
+pub mod load;
+pub mod recorder;
+pub mod remote;
+pub mod server;
