@@ -75,6 +75,7 @@ mod overlap;
 mod pending;
 mod read;
 mod recent;
+mod replay;
 mod reply;
 mod request;
 mod tables;

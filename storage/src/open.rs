@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use crate::apply::State;
 use crate::base::Base;
-use crate::engine::committer::{Bounds, Committer, Writer, replay};
+use crate::engine::committer::{Bounds, Committer, Writer};
 use crate::engine::maintenance;
 use crate::engine::queue::Queue;
 use crate::engine::shared::{Head, Shared};
@@ -17,6 +17,7 @@ use crate::log::{LocalLog, Log};
 use crate::options::{Environment, Options};
 use crate::read::Sources;
 use crate::recent::Part;
+use crate::replay;
 use crate::reply::OpenReport;
 use crate::types::{Digest, Position, WriterId};
 use crate::watch::hub::Hub;
@@ -39,8 +40,8 @@ pub(crate) struct Threads {
     ended: Arc<AtomicBool>,
 }
 
-/// Frames read at once while replaying, in bytes.
-const REPLAY_BYTES: usize = 4 << 20;
+/// Frames read at once while the chain is followed, in bytes.
+const CHAIN_BYTES: usize = 4 << 20;
 
 /// The committer's stack: transactions may be nested a few hundred deep.
 const COMMITTER_STACK: usize = 16 << 20;
@@ -94,13 +95,13 @@ fn start(
     let mut state = State::new(base.small_tables()?);
     let flushed = state.applied.position;
     check_log(log.as_mut(), flushed, state.applied.digest)?;
-    let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: base.snapshot()? };
+    let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: base.snapshot()?, known: None };
     let head = Head::new(&state, sources, log.size_bytes(), &base);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
     let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base));
     let bounds =
         Bounds { bytes: options.recent_bytes, changes: options.recent_changes, batch_bytes: options.batch_bytes };
-    let frames_replayed = replay_all(&shared, &mut state, log.as_mut(), bounds)?;
+    let frames_replayed = replay::all(&shared, &mut state, log.as_mut(), bounds)?;
     shared.lessor.start(&state.leases, state.applied.time_ms, environment.clock.monotonic());
     let hub = Arc::new(Hub::new(state.applied.revision, options.watch_queue_bytes));
     let writer = new_writer(&state, directory.identity, environment);
@@ -122,7 +123,7 @@ fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) -> Result<(),
     let Some(mut chain) = log.digest_before_first() else { return Ok(()) };
     let mut next = log.first();
     while next <= flushed {
-        for frame in log.read(next, REPLAY_BYTES)?.into_iter().take_while(|frame| frame.position <= flushed) {
+        for frame in log.read(next, CHAIN_BYTES)?.into_iter().take_while(|frame| frame.position <= flushed) {
             chain = chain.chain(&frame.bytes);
             next = frame.position.next();
         }
@@ -131,29 +132,6 @@ fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) -> Result<(),
         return mismatch(flushed, format!("the log's digest is {chain:?}, base's is {digest:?}"));
     }
     Ok(())
-}
-
-/// Applies what the log holds beyond base. What does not fit into `recent` goes to base on the way.
-fn replay_all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds: Bounds) -> Result<u64, Error> {
-    let mut replayed = 0;
-    loop {
-        let frames = log.read(state.applied.position.next(), REPLAY_BYTES)?;
-        if frames.is_empty() {
-            break;
-        }
-        for stored in frames {
-            let sources = shared.head().sources.clone();
-            replay(state, &sources, &stored)?;
-            replayed += 1;
-            if bounds.reached(&sources.active) {
-                state.seal(&sources.active);
-                shared.publish_base(Head::freeze);
-                maintenance::bring(shared, &sources.active)?;
-            }
-        }
-    }
-    shared.publish_frame(|head| head.take_over(state));
-    Ok(replayed)
 }
 
 fn new_writer(state: &State, identity: Identity, environment: &Environment) -> Writer {

@@ -11,7 +11,6 @@ use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::log::frame::{Frame, FrameBuffer, FrameHeader};
 use crate::log::{AppendError, Log, StoredFrame};
-use crate::read::Sources;
 use crate::recent::Part;
 use crate::types::{MemberId, Position, WriterId};
 
@@ -359,13 +358,4 @@ pub(crate) fn decode(stored: &StoredFrame) -> Result<(Frame, Vec<Command>), Erro
     let commands =
         frame.records.iter().map(|record| Command::decode(record.kind, &record.payload)).collect::<Result<_, _>>()?;
     Ok((frame, commands))
-}
-
-/// Applies a stored frame while a keyspace opens, when there is nobody to tell.
-pub(crate) fn replay(state: &mut State, sources: &Sources, stored: &StoredFrame) -> Result<(), Error> {
-    let (frame, commands) = decode(stored)?;
-    let digest = state.applied.digest.chain(&stored.bytes);
-    state
-        .apply(sources, &Incoming { header: &frame.header, position: stored.position, digest, commands: &commands })?;
-    Ok(())
 }

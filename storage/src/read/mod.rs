@@ -1,7 +1,7 @@
 //! Reading: recent parts and base merged into one picture of the keys at a revision.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,7 +22,12 @@ pub(crate) struct Sources {
     pub(crate) active: Arc<Part>,
     pub(crate) frozen: Option<Arc<Part>>,
     pub(crate) base: Arc<Snapshot>,
+    /// The newest versions of some keys in base, looked up ahead.
+    pub(crate) known: Option<Arc<Known>>,
 }
+
+/// What base holds of some keys: where the newest version is, and what; `None` for a key that it does not hold.
+pub(crate) type Known = HashMap<Bytes, Option<(RevisionPair, Version)>>;
 
 /// The newest version of a key at some revision, its value not yet fetched if it lies in base.
 #[derive(Clone, Debug)]
@@ -48,7 +53,11 @@ impl Sources {
         if let Some(change) = self.parts().find_map(|part| part.get(key, at)) {
             return Ok(Some(Found::Recent(change)));
         }
-        let stored = self.base.get(key, at)?;
+        let known = self.known.as_ref().filter(|_| at == RevisionPair::MAX).and_then(|known| known.get(key));
+        let stored = match known {
+            Some(known) => known.clone(),
+            None => self.base.get(key, at)?,
+        };
         Ok(stored.map(|(place, version)| Found::Base(Bytes::copy_from_slice(key), place, version)))
     }
 
