@@ -131,6 +131,39 @@ async fn a_server_that_is_asked_to_end_ends_in_order_with_streams_open() {
 }
 
 /// Starts a server that must refuse, and returns what it said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_error_ends_the_server_at_once_and_loses_nothing_acknowledged() {
+    // The database file outgrows the limit; the segments of the log do not.
+    let mut server = Server::prepare(&["--segment-bytes", "1048576", "--recent-changes", "1000"]);
+    server.limit_files(Some(8 * 2048));
+    server.start_again().await;
+    let channel = server.endpoint().connect().await.expect("a connection");
+    let key = |n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes().to_vec();
+    let mut acknowledged = 0;
+    let (refused, begun) = loop {
+        let put = PutRequest { key: key(acknowledged), value: vec![7; 1000], ..Default::default() };
+        match unary::<_, PutResponse>(&channel, "/etcdserverpb.KV/Put", put).await {
+            Ok(_) => acknowledged += 1,
+            Err(status) => break (status, Instant::now()),
+        }
+        assert!(acknowledged < 100_000, "the limit was never met");
+    };
+    assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
+    let status = server.wait().await;
+    println!("{acknowledged} puts acknowledged, ended {:?} after the first refusal", begun.elapsed());
+    assert_eq!(status.code(), Some(1), "{}", server.log());
+    server.limit_files(None);
+    server.start_again().await;
+    let channel = server.endpoint().connect().await.expect("a connection");
+    let all = RangeRequest { key: vec![0], range_end: vec![0], count_only: true, ..Default::default() };
+    let count = unary::<_, RangeResponse>(&channel, "/etcdserverpb.KV/Range", all).await.expect("a count").count;
+    let acknowledged = i64::from(acknowledged);
+    assert!((acknowledged..=acknowledged + 1).contains(&count), "{count} keys, {acknowledged} acknowledged");
+    let last = RangeRequest { key: key(u32::try_from(acknowledged - 1).expect("small")), ..Default::default() };
+    let kvs = unary::<_, RangeResponse>(&channel, "/etcdserverpb.KV/Range", last).await.expect("a read").kvs;
+    assert_eq!(kvs.len(), 1, "the last one that was acknowledged");
+}
+
 async fn refusal(mut server: Server) -> String {
     server.spawn();
     let begun = Instant::now();

@@ -24,6 +24,8 @@ pub struct Server {
     port: u16,
     peer_port: u16,
     extra: Vec<String>,
+    /// The largest file that the process may write, in blocks of 512 bytes.
+    file_limit: Option<u64>,
     starts: usize,
 }
 
@@ -40,13 +42,27 @@ impl Server {
         let extra = extra.iter().map(|argument| argument.to_string()).collect();
         let directory = TempDir::new().expect("a temporary directory");
         let data = directory.path().join("data");
-        Server { child: None, directory, data, port: free_port(), peer_port: free_port(), extra, starts: 0 }
+        Server {
+            child: None,
+            directory,
+            data,
+            port: free_port(),
+            peer_port: free_port(),
+            extra,
+            file_limit: None,
+            starts: 0,
+        }
     }
 
     /// The same server on another data directory.
     pub fn on(mut self, data: PathBuf) -> Server {
         self.data = data;
         self
+    }
+
+    /// From the next start on, writes beyond so many blocks of 512 bytes in a file fail; `None` takes that back.
+    pub fn limit_files(&mut self, blocks: Option<u64>) {
+        self.file_limit = blocks;
     }
 
     /// Starts the server on the same directory and waits until it answers; returns how long that took.
@@ -107,7 +123,10 @@ impl Server {
             "--advertise-client-urls",
             &url,
         ]);
-        command
+        match self.file_limit {
+            Some(blocks) => limited(&command, blocks),
+            None => command,
+        }
     }
 
     async fn answers(&self) -> bool {
@@ -219,4 +238,12 @@ pub fn reference() -> Option<String> {
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound address").port()
+}
+
+/// The same command with a limit on files, under which a write fails instead of ending the process.
+fn limited(command: &Command, blocks: u64) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"", &blocks.to_string()]);
+    shell.arg(command.get_program()).args(command.get_args());
+    shell
 }
