@@ -99,9 +99,13 @@ impl Command {
 /// The largest payload: it fits a frame of its own.
 const MAX_PAYLOAD: usize = MAX_FRAME_LEN - 1024;
 
+/// What decoding may ask for, in bytes. bincode counts a number as wide as its type is, eight bytes at most, although one byte may hold it:
+/// with a limit nearer to the payload's, a transaction of many small operations would be logged and never be read again.
+const DECODE_LIMIT: usize = 16 * MAX_FRAME_LEN;
+
 /// Fixed-size lengths would cost bytes per record; the limit keeps a damaged length from asking for memory.
 fn config() -> impl bincode::config::Config {
-    bincode::config::standard().with_limit::<MAX_FRAME_LEN>()
+    bincode::config::standard().with_limit::<DECODE_LIMIT>()
 }
 
 fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {

@@ -94,9 +94,10 @@ impl Keyspace {
         self.send(Command::DeleteRange(delete), pick)
     }
 
-    /// Runs a transaction that may write. Errors: those of its operations, `DuplicateKey`; nothing is applied then.
+    /// Runs a transaction that may write. Errors: those of its operations, `DuplicateKey`, `TooManyOps` if it is nested too deep; nothing is
+    /// applied then.
     pub fn txn(&self, txn: Txn) -> Pending<TxnReply> {
-        if let Err(error) = crate::overlap::check(&txn) {
+        if let Err(error) = txn.check_nesting().and_then(|()| crate::overlap::check(&txn)) {
             return Pending::new(std::future::ready(Err(error)));
         }
         self.send(Command::Txn(txn), |reply| if let Reply::Txn(txn) = reply { Some(txn) } else { None })

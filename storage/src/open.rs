@@ -13,6 +13,7 @@ use crate::engine::queue::Queue;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::{Directory, Identity};
+use crate::log::frame::MAX_FRAME_LEN;
 use crate::log::{LocalLog, Log};
 use crate::options::{Environment, Options};
 use crate::read::Sources;
@@ -44,6 +45,9 @@ const REPLAY_BYTES: usize = 4 << 20;
 
 /// The committer's stack: transactions may be nested a few hundred deep.
 const COMMITTER_STACK: usize = 16 << 20;
+
+/// A frame of a batch must not exceed what a log takes, whatever the options say.
+const BATCH_BYTES_MAX: usize = MAX_FRAME_LEN / 4;
 
 /// Opens a data directory with its own log.
 pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) -> Result<Opened, Error> {
@@ -98,9 +102,12 @@ fn start(
     let head = Head::new(&state, sources, log.size_bytes());
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
     let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base));
-    let bounds =
-        Bounds { bytes: options.recent_bytes, changes: options.recent_changes, batch_bytes: options.batch_bytes };
-    let frames_replayed = replay_all(&shared, &mut state, log.as_mut(), bounds)?;
+    let bounds = Bounds {
+        bytes: options.recent_bytes,
+        changes: options.recent_changes,
+        batch_bytes: options.batch_bytes.min(BATCH_BYTES_MAX),
+    };
+    let frames_replayed = on_a_large_stack(|| replay_all(&shared, &mut state, log.as_mut(), bounds))??;
     shared.lessor.start(&state.leases, state.applied.time_ms, environment.clock.monotonic());
     let hub = Arc::new(Hub::new(state.applied.revision, options.watch_queue_bytes));
     let writer = new_writer(&state, directory.identity, environment);
@@ -131,6 +138,15 @@ fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) -> Result<(),
         return mismatch(flushed, format!("the log's digest is {chain:?}, base's is {digest:?}"));
     }
     Ok(())
+}
+
+/// Does work with the committer's stack: what it committed is nested too deep for an ordinary one.
+fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("replay".to_owned()).stack_size(COMMITTER_STACK);
+        let thread = thread.spawn_scoped(scope, work).map_err(|error| Error::io("start the replay thread", &error))?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 /// Applies what the log holds beyond base. What does not fit into `recent` goes to base on the way.

@@ -73,6 +73,8 @@ pub(crate) struct Incoming<'a> {
     /// The chain's value with this frame.
     pub(crate) digest: Digest,
     pub(crate) commands: &'a [Command],
+    /// The frame's size in bytes.
+    pub(crate) len: usize,
 }
 
 impl State {
@@ -101,6 +103,7 @@ impl State {
     /// Applies the next frame: changes go into the active part, above every reader's revision.
     pub(crate) fn apply(&mut self, sources: &Sources, frame: &Incoming<'_>) -> Result<Effects, Error> {
         self.check_history(frame)?;
+        sources.active.write().log_bytes += frame.len.next_multiple_of(LOG_SECTOR);
         let mut effects = Effects::default();
         if self.admit(sources, frame)? {
             self.applied.time_ms = self.applied.time_ms.max(frame.header.time_ms);
@@ -224,6 +227,9 @@ impl State {
         part.write().applied = self.applied;
     }
 }
+
+/// Frames in a log on a disk begin at multiples of this, in bytes.
+const LOG_SECTOR: usize = 512;
 
 /// The least time between two marks, in milliseconds.
 const MARK_INTERVAL_MS: u64 = 1000;

@@ -33,7 +33,9 @@ impl Bounds {
     fn fill(&self, part: &Part) -> f64 {
         let part = part.read();
         let share = |value: usize, bound: usize| value as f64 / (bound.max(2) / 2) as f64;
-        share(part.weight, self.bytes).max(share(part.changes.len(), self.changes))
+        // Frames that change nothing fill the log all the same; a part of ordinary puts is full before its frames are.
+        let log = share(part.log_bytes, self.bytes.saturating_mul(2));
+        share(part.weight, self.bytes).max(share(part.changes.len(), self.changes)).max(log)
     }
 }
 
@@ -164,7 +166,7 @@ impl Committer {
                 Ok(position) if position == self.state.applied.position.next() => {
                     let digest = self.state.applied.digest.chain(frame.bytes());
                     let commands: Vec<Command> = batch.take_commands();
-                    self.apply(&Incoming { header, position, digest, commands: &commands }, batch)?;
+                    self.apply(&Incoming { header, position, digest, commands: &commands, len: frame.len() }, batch)?;
                     return Ok(());
                 }
                 Ok(_) | Err(AppendError::Unknown) => {
@@ -200,8 +202,8 @@ impl Committer {
     fn apply_stored(&mut self, stored: &StoredFrame, batch: &mut Batch) -> Result<(), Error> {
         let (frame, commands) = decode(stored)?;
         let digest = self.state.applied.digest.chain(&stored.bytes);
-        let incoming = Incoming { header: &frame.header, position: stored.position, digest, commands: &commands };
-        self.apply(&incoming, batch)
+        let (header, position, len) = (&frame.header, stored.position, stored.bytes.len());
+        self.apply(&Incoming { header, position, digest, commands: &commands, len }, batch)
     }
 
     /// Apply, then publish; whoever waits is answered after that.
@@ -366,7 +368,7 @@ pub(crate) fn decode(stored: &StoredFrame) -> Result<(Frame, Vec<Command>), Erro
 pub(crate) fn replay(state: &mut State, sources: &Sources, stored: &StoredFrame) -> Result<(), Error> {
     let (frame, commands) = decode(stored)?;
     let digest = state.applied.digest.chain(&stored.bytes);
-    state
-        .apply(sources, &Incoming { header: &frame.header, position: stored.position, digest, commands: &commands })?;
+    let (header, position, len) = (&frame.header, stored.position, stored.bytes.len());
+    state.apply(sources, &Incoming { header, position, digest, commands: &commands, len })?;
     Ok(())
 }

@@ -19,6 +19,7 @@ use crate::fs::SimFs;
 use crate::*;
 
 mod failures;
+mod hostile;
 mod leases;
 mod simulated_log;
 mod watching;
