@@ -18,7 +18,9 @@ use bytes::Bytes;
 use crate::fs::SimFs;
 use crate::*;
 
+mod catching_up;
 mod failures;
+mod gate;
 mod hostile;
 mod leases;
 mod simulated_log;
