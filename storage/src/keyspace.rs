@@ -180,7 +180,6 @@ impl Keyspace {
     /// What operators ask first.
     pub fn status(&self) -> Status {
         let shared = &self.inner.shared;
-        let totals = shared.base.totals();
         let base_bytes = shared.base.size_bytes();
         let head = shared.head();
         Status {
@@ -188,7 +187,7 @@ impl Keyspace {
             compacted: head.compacted,
             applied: head.position,
             size_bytes: base_bytes + head.log_bytes,
-            used_bytes: totals.live_bytes + totals.dead_bytes + head.recent_bytes(),
+            used_bytes: head.used_bytes(),
             member: self.inner.identity.member,
             cluster: self.inner.identity.cluster,
             alarms: head.alarms.clone(),
@@ -255,11 +254,9 @@ impl Keyspace {
     /// What adds data is refused above the quota, and an alarm says so; apply refuses it as long as the alarm is raised.
     fn check_room(&self, bytes: usize) -> Result<(), Error> {
         let shared = &self.inner.shared;
-        let totals = shared.base.totals();
         let (used, out_of_room, raised) = {
             let head = shared.head();
-            let used = totals.live_bytes + totals.dead_bytes + head.recent_bytes();
-            (used, head.out_of_room, head.alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace))
+            (head.used_bytes(), head.out_of_room, head.alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace))
         };
         let over = self.inner.quota_bytes.is_some_and(|quota| used + bytes as u64 >= quota);
         if !over && !out_of_room {

@@ -39,7 +39,8 @@ impl Keyspace {
         self.send(Command::LeaseRevoke(id), |reply| done(reply).map(|(revision, _)| revision))
     }
 
-    /// Renews a lease. Replies with its TTL in seconds; `None` if there is no such lease. Waits for the outcome if the lease is being expired.
+    /// Renews a lease, once it is polled. Replies with its TTL in seconds; `None` if there is no such lease. Waits for the outcome if the lease is being
+    /// expired. Errors: `NoSpace` if the log had no room for the expiry or for the first renewal, `TooManyRequests`.
     pub fn lease_keep_alive(&self, id: LeaseId) -> Pending<Option<i64>> {
         let keyspace = self.clone();
         Pending::new(async move {
@@ -49,6 +50,7 @@ impl Keyspace {
                 }
                 match keyspace.inner.shared.lessor.keep_alive(id, keyspace.inner.shared.clock.monotonic()) {
                     KeepAlive::Unknown => return Ok(None),
+                    KeepAlive::Ended => return Err(Error::Stopped),
                     KeepAlive::Renewed(ttl) => return Ok(Some(ttl)),
                     KeepAlive::MustLog(ttl) => {
                         let (_, found) = keyspace.send(Command::LeaseRenew(id), done).await?;
@@ -57,7 +59,7 @@ impl Keyspace {
                     KeepAlive::Expiring(outcome) => {
                         keyspace.poke();
                         // If it lives on, a renewal came first, and this one may try again.
-                        if !outcome.await.map_err(|_| Error::Stopped)? {
+                        if !outcome.await.map_err(|_| Error::Stopped)?? {
                             return Ok(None);
                         }
                     }

@@ -37,10 +37,10 @@ pub(crate) type Outcome = Result<Reply, Error>;
 /// What happened to a lease, for the one who keeps the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseNews {
-    /// Granted, with its TTL in seconds.
-    Granted(LeaseId, i64),
+    /// Granted, with its TTL in seconds and its mark.
+    Granted(LeaseId, i64, Position),
     /// A renewal was logged, with its mark.
-    Renewed(LeaseId, u64),
+    Renewed(LeaseId, Position),
     /// Revoked or expired.
     Gone(LeaseId),
     /// An expiry came too late: the lease had been renewed.
@@ -176,7 +176,7 @@ impl State {
             Command::LeaseGrant(id, ttl) => self.lease_grant(sources, *id, *ttl, news),
             Command::LeaseRevoke(id) => self.lease_revoke(sources, *id, news),
             Command::LeaseRenew(id) => Ok(self.lease_renew(sources, *id, news)),
-            Command::LeaseExpire(id, renewed_at_ms) => self.lease_expire(sources, *id, *renewed_at_ms, news),
+            Command::LeaseExpire(id, mark) => self.lease_expire(sources, *id, *mark, news),
             Command::SetAlarm(member, kind, raised) => Ok(self.set_alarm(sources, (*member, *kind), *raised)),
         }
     }

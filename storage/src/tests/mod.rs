@@ -19,10 +19,12 @@ use crate::fs::SimFs;
 use crate::*;
 
 mod catching_up;
+mod endings;
 mod failures;
 mod gate;
 mod hostile;
 mod leases;
+mod races;
 mod simulated_log;
 mod watching;
 
