@@ -78,6 +78,7 @@ pub(crate) fn open_with_log(
     log: Box<dyn Log>,
 ) -> Result<Opened, Error> {
     let mut directory = Directory::open(&environment.fs, path, environment.entropy.as_ref())?;
+    directory.tie(log.as_ref())?;
     let base = if directory.fresh {
         let base = Base::create(&environment.fs, &directory.base(), options.cache_bytes)?;
         directory.complete()?;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::apply::{Effects, Incoming, Outcome, State};
+use crate::apply::{Effects, Incoming, State};
 use crate::command::Command;
+use crate::engine::batch::{Batch, Refused, answer};
 use crate::engine::lessor::{Due, EXPIRIES_PER_FRAME};
 use crate::engine::queue::{End, Queued, Wake};
 use crate::engine::shared::Shared;
@@ -327,64 +328,6 @@ impl Committer {
 
 /// The share of the bound from which on frames are delayed while a part is being flushed.
 const SLOW_FROM: f64 = 0.75;
-
-/// Why a batch was not committed.
-enum Refused {
-    Full,
-    Final(Error),
-}
-
-impl From<Error> for Refused {
-    fn from(error: Error) -> Refused {
-        Refused::Final(error)
-    }
-}
-
-/// The commands of one frame and what became of them.
-struct Batch {
-    commands: Vec<Queued>,
-    expiries: Vec<Command>,
-    outcomes: Option<Vec<Outcome>>,
-}
-
-impl Batch {
-    /// The commands as apply takes them; they are not needed again.
-    fn take_commands(&mut self) -> Vec<Command> {
-        let mut commands = Vec::with_capacity(self.commands.len() + self.expiries.len());
-        for queued in &mut self.commands {
-            commands.push(std::mem::replace(&mut queued.command, Command::Compact(0)));
-        }
-        commands.append(&mut self.expiries);
-        commands
-    }
-
-    /// The frame is in the log and was applied. If it had no effect, the state knows a later process of the same member.
-    fn settled(&self, position: Position) -> Result<(), Refused> {
-        if self.outcomes.is_some() {
-            return Ok(());
-        }
-        let reason = "another process writes as this member".to_owned();
-        Err(Refused::Final(Error::LogMismatch { position, reason }))
-    }
-
-    fn answer(self) {
-        let outcomes = self.outcomes.unwrap_or_default();
-        for (queued, outcome) in self.commands.into_iter().zip(outcomes) {
-            answer(queued, outcome);
-        }
-    }
-
-    fn refuse(self, error: &Error) {
-        self.commands.into_iter().for_each(|queued| answer(queued, Err(error.clone())));
-    }
-}
-
-fn answer(queued: Queued, outcome: Outcome) {
-    if let Some(reply) = queued.reply {
-        // Nobody may be waiting any more; the command counts all the same.
-        drop(reply.send(outcome));
-    }
-}
 
 /// After the committer's last word, or none if it panicked: no caller is left waiting, what was not begun is refused.
 pub(crate) fn leave(shared: &Shared) {

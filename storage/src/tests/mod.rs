@@ -24,6 +24,7 @@ mod failures;
 mod gate;
 mod hostile;
 mod leases;
+mod misuse;
 mod races;
 mod simulated_log;
 mod watching;
