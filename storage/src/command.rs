@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::log::frame::MAX_FRAME_LEN;
 use crate::request::{AlarmKind, DeleteRange, Put, Txn};
-use crate::types::{LeaseId, MemberId};
+use crate::types::{LeaseId, MemberId, Position};
 
 /// A change of the state, settled: nothing in it depends on a clock, on chance or on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(crate) enum Command {
     LeaseRevoke(LeaseId),
     /// The first renewal after a grant or a start.
     LeaseRenew(LeaseId),
-    /// A lease that ran out, with the logged renewal it is judged by, in milliseconds.
-    LeaseExpire(LeaseId, u64),
+    /// A lease that ran out, with the frame of the grant or renewal that it is judged by.
+    LeaseExpire(LeaseId, Position),
     /// An alarm, raised or cleared.
     SetAlarm(MemberId, AlarmKind, bool),
 }
@@ -59,7 +59,7 @@ impl Command {
             Command::LeaseGrant(id, ttl) => (kind::LEASE_GRANT, to_bytes(&(id, ttl))),
             Command::LeaseRevoke(id) => (kind::LEASE_REVOKE, to_bytes(id)),
             Command::LeaseRenew(id) => (kind::LEASE_RENEW, to_bytes(id)),
-            Command::LeaseExpire(id, renewed_at_ms) => (kind::LEASE_EXPIRE, to_bytes(&(id, renewed_at_ms))),
+            Command::LeaseExpire(id, mark) => (kind::LEASE_EXPIRE, to_bytes(&(id, mark))),
             Command::SetAlarm(member, alarm, raised) => (kind::SET_ALARM, to_bytes(&(member, alarm, raised))),
         };
         if payload.len() > COMMAND_BYTES_MAX {
@@ -78,7 +78,7 @@ impl Command {
             kind::LEASE_GRANT => from_bytes(kind, payload).map(|(id, ttl)| Command::LeaseGrant(id, ttl))?,
             kind::LEASE_REVOKE => Command::LeaseRevoke(from_bytes(kind, payload)?),
             kind::LEASE_RENEW => Command::LeaseRenew(from_bytes(kind, payload)?),
-            kind::LEASE_EXPIRE => from_bytes(kind, payload).map(|(id, at)| Command::LeaseExpire(id, at))?,
+            kind::LEASE_EXPIRE => from_bytes(kind, payload).map(|(id, mark)| Command::LeaseExpire(id, mark))?,
             kind::SET_ALARM => {
                 from_bytes(kind, payload).map(|(member, alarm, raised)| Command::SetAlarm(member, alarm, raised))?
             }
@@ -99,9 +99,13 @@ impl Command {
 /// The largest command, in bytes: it fits a frame of its own. A request takes about its own size in the log.
 pub const COMMAND_BYTES_MAX: usize = MAX_FRAME_LEN - 1024;
 
+/// What decoding may ask for, in bytes. bincode counts a number as wide as its type is, eight bytes at most, although one byte may hold it:
+/// with a limit nearer to the payload's, a transaction of many small operations would be logged and never be read again.
+const DECODE_LIMIT: usize = 16 * MAX_FRAME_LEN;
+
 /// Fixed-size lengths would cost bytes per record; the limit keeps a damaged length from asking for memory.
 fn config() -> impl bincode::config::Config {
-    bincode::config::standard().with_limit::<MAX_FRAME_LEN>()
+    bincode::config::standard().with_limit::<DECODE_LIMIT>()
 }
 
 fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use crate::env::Entropy;
 use crate::error::Error;
 use crate::fs::{FileSystem, HeldLock, OpenMode};
+use crate::log::Log;
 use crate::types::{LogId, MemberId};
 
 /// The format of data directories that this version writes; it reads no other.
@@ -74,6 +75,18 @@ impl Directory {
             directory.clear()?;
         }
         Ok(directory)
+    }
+
+    /// Ties the directory to a log that is elsewhere; from then on it goes with no other. Errors: `LogMismatch` if it is tied to another.
+    pub(crate) fn tie(&mut self, log: &dyn Log) -> Result<(), Error> {
+        if self.fresh {
+            self.identity.log = log.id();
+        }
+        if self.identity.log == log.id() {
+            return Ok(());
+        }
+        let reason = format!("{} belongs to log {}, this is log {}", self.path.display(), self.identity.log, log.id());
+        Err(Error::LogMismatch { position: log.first(), reason })
     }
 
     /// Says that base and log exist: from now on they must be there.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::apply::txn::{place, read_only};
 use crate::apply::{Outcome, Reply};
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     identity: Identity,
     quota_bytes: Option<u64>,
     opened: OpenReport,
+    /// The outcome of the NOSPACE alarm that was proposed last.
+    alarm_on_its_way: Mutex<Option<oneshot::Receiver<Outcome>>>,
     held: Mutex<Held>,
 }
 
@@ -78,6 +81,7 @@ impl Keyspace {
             identity: directory.identity,
             quota_bytes: options.quota_bytes,
             opened: report,
+            alarm_on_its_way: Mutex::default(),
             held: Mutex::new(Held { threads, directory }),
         };
         Keyspace { inner: Arc::new(inner) }
@@ -94,16 +98,22 @@ impl Keyspace {
         self.send(Command::DeleteRange(delete), pick)
     }
 
-    /// Runs a transaction that may write. Errors: those of its operations, `DuplicateKey`; nothing is applied then.
+    /// Runs a transaction that may write. Errors: those of its operations, `DuplicateKey`, `TooManyOps` if it is nested too deep; nothing is
+    /// applied then.
     pub fn txn(&self, txn: Txn) -> Pending<TxnReply> {
-        if let Err(error) = crate::overlap::check(&txn) {
+        if let Err(error) = txn.check_nesting().and_then(|()| crate::overlap::check(&txn)) {
             return Pending::new(std::future::ready(Err(error)));
         }
         self.send(Command::Txn(txn), |reply| if let Reply::Txn(txn) = reply { Some(txn) } else { None })
     }
 
     /// Runs a transaction of reads alone (`Txn::is_read_only`), without the log; blocks on the disk. Errors: `Compacted`, `Future`.
+    ///
+    /// # Panics
+    ///
+    /// If the transaction may write.
     pub fn read_txn(&self, txn: &Txn) -> Result<TxnReply, Error> {
+        assert!(txn.is_read_only(), "a transaction of only reads was expected");
         let view = self.inner.shared.view();
         read_only(&self.reader(&view, At::Latest), view.compacted, txn)
     }
@@ -279,20 +289,36 @@ impl Keyspace {
     /// What adds data is refused above the quota, and an alarm says so; apply refuses it as long as the alarm is raised.
     fn check_room(&self, bytes: usize) -> Result<(), Error> {
         let shared = &self.inner.shared;
-        let (used, out_of_room, raised) = {
+        let (used, out_of_room) = {
             let head = shared.head();
-            (head.used_bytes(), head.out_of_room, head.alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace))
+            (head.used_bytes(), head.out_of_room)
         };
         let over = self.inner.quota_bytes.is_some_and(|quota| used + bytes as u64 >= quota);
         if !over && !out_of_room {
             return Ok(());
         }
-        if !raised {
-            let alarm = Command::SetAlarm(self.inner.identity.member, AlarmKind::NoSpace, true);
-            let encoded = alarm.encode()?;
-            shared.queue.push(Queued { command: alarm, encoded, reply: None })?;
-        }
+        self.propose_alarm()?;
         Err(Error::NoSpace)
+    }
+
+    /// Proposes the NOSPACE alarm unless it is raised or on its way. A queue that is full takes it another time.
+    fn propose_alarm(&self) -> Result<(), Error> {
+        let shared = &self.inner.shared;
+        let mut on_its_way = self.inner.alarm_on_its_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = |outcome: &mut oneshot::Receiver<Outcome>| matches!(outcome.try_recv(), Err(TryRecvError::Empty));
+        if on_its_way.as_mut().is_some_and(waiting) {
+            return Ok(());
+        }
+        // Looked at after its outcome: what is answered was published before.
+        if shared.head().alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace) {
+            return Ok(());
+        }
+        let command = Command::SetAlarm(self.inner.identity.member, AlarmKind::NoSpace, true);
+        let encoded = command.encode()?;
+        let (reply, outcome) = oneshot::channel();
+        let pushed = shared.queue.push(Queued { command, encoded, reply: Some(reply) });
+        *on_its_way = pushed.is_ok().then_some(outcome);
+        Ok(())
     }
 }
 

@@ -13,12 +13,13 @@ use crate::types::{LeaseId, Revision};
 pub const LEASE_TTL_MAX_SECONDS: i64 = 9_000_000_000;
 
 impl Keyspace {
-    /// Grants a lease of one second at least; `None` lets the keyspace choose the id. Errors: `LeaseExists`, `LeaseTtlTooLarge`, `NoSpace`.
+    /// Grants a lease of one second at least; `None` lets the keyspace choose the id, and so does 0, which means no lease everywhere. Errors: `LeaseExists`, `LeaseTtlTooLarge`, `NoSpace`.
     pub fn lease_grant(&self, id: Option<LeaseId>, ttl_seconds: i64) -> Pending<LeaseGrantReply> {
         if ttl_seconds > LEASE_TTL_MAX_SECONDS {
             let error = Error::LeaseTtlTooLarge { ttl: ttl_seconds, limit: LEASE_TTL_MAX_SECONDS };
             return Pending::new(std::future::ready(Err(error)));
         }
+        let id = id.filter(|id| id.0 != 0);
         let ttl = ttl_seconds.max(1);
         let first = self.send(Command::LeaseGrant(id.unwrap_or_else(|| self.invent()), ttl), granted);
         if id.is_some() {
@@ -39,7 +40,8 @@ impl Keyspace {
         self.send(Command::LeaseRevoke(id), |reply| done(reply).map(|(revision, _)| revision))
     }
 
-    /// Renews a lease. Replies with its TTL in seconds; `None` if there is no such lease. Waits for the outcome if the lease is being expired.
+    /// Renews a lease, once it is polled. Replies with its TTL in seconds; `None` if there is no such lease. Waits for the outcome if the lease is being
+    /// expired. Errors: `NoSpace` if the log had no room for the expiry or for the first renewal, `TooManyRequests`.
     pub fn lease_keep_alive(&self, id: LeaseId) -> Pending<Option<i64>> {
         let keyspace = self.clone();
         Pending::new(async move {
@@ -49,6 +51,7 @@ impl Keyspace {
                 }
                 match keyspace.inner.shared.lessor.keep_alive(id, keyspace.inner.shared.clock.monotonic()) {
                     KeepAlive::Unknown => return Ok(None),
+                    KeepAlive::Ended => return Err(Error::Stopped),
                     KeepAlive::Renewed(ttl) => return Ok(Some(ttl)),
                     KeepAlive::MustLog(ttl) => {
                         let (_, found) = keyspace.send(Command::LeaseRenew(id), done).await?;
@@ -57,7 +60,7 @@ impl Keyspace {
                     KeepAlive::Expiring(outcome) => {
                         keyspace.poke();
                         // If it lives on, a renewal came first, and this one may try again.
-                        if !outcome.await.map_err(|_| Error::Stopped)? {
+                        if !outcome.await.map_err(|_| Error::Stopped)?? {
                             return Ok(None);
                         }
                     }

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crate::apply::State;
-use crate::base::Base;
-use crate::engine::committer::{Bounds, Committer, Writer};
+use crate::base::{Base, Snapshot};
+use crate::engine::committer::{self, Bounds, Committer, Writer};
 use crate::engine::maintenance;
 use crate::engine::queue::Queue;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::{Directory, Identity};
+use crate::log::frame::MAX_FRAME_LEN;
 use crate::log::{LocalLog, Log};
 use crate::options::{Environment, Options};
 use crate::read::Sources;
@@ -46,6 +47,9 @@ const CHAIN_BYTES: usize = 4 << 20;
 /// The committer's stack: transactions may be nested a few hundred deep.
 const COMMITTER_STACK: usize = 16 << 20;
 
+/// A frame of a batch must not exceed what a log takes, whatever the options say.
+const BATCH_BYTES_MAX: usize = MAX_FRAME_LEN / 4;
+
 /// Opens a data directory with its own log.
 pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) -> Result<Opened, Error> {
     let mut directory = Directory::open(&environment.fs, path, environment.entropy.as_ref())?;
@@ -75,6 +79,7 @@ pub(crate) fn open_with_log(
     log: Box<dyn Log>,
 ) -> Result<Opened, Error> {
     let mut directory = Directory::open(&environment.fs, path, environment.entropy.as_ref())?;
+    directory.tie(log.as_ref())?;
     let base = if directory.fresh {
         let base = Base::create(&environment.fs, &directory.base(), options.cache_bytes)?;
         directory.complete()?;
@@ -92,23 +97,40 @@ fn start(
     options: &Options,
     environment: &Environment,
 ) -> Result<Opened, Error> {
-    let mut state = State::new(base.small_tables()?);
+    let (mut state, snapshot) = match check(&base, log.as_mut()) {
+        Ok(checked) => checked,
+        Err(error) => {
+            // What is refused is not touched, not even by the commit that redb makes when it is dropped.
+            base.halt();
+            return Err(error);
+        }
+    };
     let flushed = state.applied.position;
-    check_log(log.as_mut(), flushed, state.applied.digest)?;
-    let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: base.snapshot()?, known: None };
+    let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: snapshot, known: None };
     let head = Head::new(&state, sources, log.size_bytes(), &base);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
     let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base));
-    let bounds =
-        Bounds { bytes: options.recent_bytes, changes: options.recent_changes, batch_bytes: options.batch_bytes };
-    let frames_replayed = replay::all(&shared, &mut state, log.as_mut(), bounds)?;
+    let bounds = Bounds {
+        bytes: options.recent_bytes,
+        changes: options.recent_changes,
+        batch_bytes: options.batch_bytes.min(BATCH_BYTES_MAX),
+    };
+    let frames_replayed = on_a_large_stack(|| replay::all(&shared, &mut state, log.as_mut(), bounds))??;
     shared.lessor.start(&state.leases, state.applied.time_ms, environment.clock.monotonic());
     let hub = Arc::new(Hub::new(state.applied.revision, options.watch_queue_bytes));
     let writer = new_writer(&state, directory.identity, environment);
-    let committer = Committer { shared: shared.clone(), log, state, bounds, writer, trimmed: flushed.next() };
+    let committer =
+        Committer { shared: shared.clone(), log, state, bounds, writer, trimmed: flushed.next(), held_back: false };
     let threads = Threads::spawn(committer, &shared, &hub)?;
     let report = OpenReport { frames_replayed, ..OpenReport::default() };
     Ok(Opened { shared, hub, directory, threads, report })
+}
+
+/// What base holds, if the log continues it.
+fn check(base: &Base, log: &mut dyn Log) -> Result<(State, Arc<Snapshot>), Error> {
+    let state = State::new(base.small_tables()?);
+    check_log(log, state.applied.position, state.applied.digest)?;
+    Ok((state, base.snapshot()?))
 }
 
 /// The log must reach from what base holds, without a gap and with the same history.
@@ -123,7 +145,11 @@ fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) -> Result<(),
     let Some(mut chain) = log.digest_before_first() else { return Ok(()) };
     let mut next = log.first();
     while next <= flushed {
-        for frame in log.read(next, CHAIN_BYTES)?.into_iter().take_while(|frame| frame.position <= flushed) {
+        let frames = log.read(next, CHAIN_BYTES)?;
+        if frames.is_empty() {
+            return mismatch(next, format!("the log has no frame here, it says that it ends at {}", log.end()));
+        }
+        for frame in frames.into_iter().take_while(|frame| frame.position <= flushed) {
             chain = chain.chain(&frame.bytes);
             next = frame.position.next();
         }
@@ -132,6 +158,15 @@ fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) -> Result<(),
         return mismatch(flushed, format!("the log's digest is {chain:?}, base's is {digest:?}"));
     }
     Ok(())
+}
+
+/// Does work with the committer's stack: what it committed is nested too deep for an ordinary one.
+fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("replay".to_owned()).stack_size(COMMITTER_STACK);
+        let thread = thread.spawn_scoped(scope, work).map_err(|error| Error::io("start the replay thread", &error))?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 fn new_writer(state: &State, identity: Identity, environment: &Environment) -> Writer {
@@ -146,19 +181,29 @@ fn new_writer(state: &State, identity: Identity, environment: &Environment) -> W
 
 impl Threads {
     fn spawn(committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>) -> Result<Threads, Error> {
-        let ended = Arc::new(AtomicBool::new(false));
-        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        let fail = |error| Error::io("start a thread", &error);
+        let mut threads = Threads { committer: None, others: Vec::new(), ended: Arc::new(AtomicBool::new(false)) };
+        let spawned = threads.spawn_all(committer, shared, hub);
+        if let Err(error) = &spawned {
+            shared.fail(error.clone());
+            threads.join(shared);
+        }
+        spawned.map(|()| threads)
+    }
+
+    fn spawn_all(&mut self, committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>) -> Result<(), Error> {
         let has_ended = |ended: &Arc<AtomicBool>| {
             let ended = ended.clone();
             move || ended.load(Ordering::Acquire)
         };
-        let (for_hub, hub_ended) = ((shared.clone(), hub.clone()), has_ended(&ended));
-        let hub = thread("hub").spawn(move || for_hub.1.run(&for_hub.0, &hub_ended)).map_err(fail)?;
-        let (for_base, base_ended) = (shared.clone(), has_ended(&ended));
-        let base = thread("maintenance").spawn(move || maintenance::run(&for_base, &base_ended)).map_err(fail)?;
-        let committer = thread("committer").stack_size(COMMITTER_STACK).spawn(move || committer.run()).map_err(fail)?;
-        Ok(Threads { committer: Some(committer), others: vec![hub, base], ended })
+        let (for_hub, of_hub, hub_ended) = (hub.clone(), shared.clone(), has_ended(&self.ended));
+        self.others.push(spawn("hub", shared, move || for_hub.run(&of_hub, &hub_ended), {
+            let hub = hub.clone();
+            move |_| hub.end()
+        })?);
+        let (for_base, base_ended) = (shared.clone(), has_ended(&self.ended));
+        self.others.push(spawn("maintenance", shared, move || maintenance::run(&for_base, &base_ended), |_| ())?);
+        self.committer = Some(spawn("committer", shared, move || committer.run(), committer::leave)?);
+        Ok(())
     }
 
     /// Waits for the committer, which must have been told to end, then ends the others.
@@ -172,10 +217,28 @@ impl Threads {
     }
 }
 
-/// A thread that panicked has broken a promise: the keyspace has failed.
+/// Starts a thread. If it panics it has broken a promise: the keyspace has failed. Whatever happens, `last` is done, so that nobody is left waiting.
+fn spawn(
+    name: &'static str,
+    shared: &Arc<Shared>,
+    work: impl FnOnce() + Send + 'static,
+    last: impl FnOnce(&Shared) + Send + 'static,
+) -> Result<JoinHandle<()>, Error> {
+    let shared = shared.clone();
+    let guarded = move || {
+        // What a panic leaves half-done is above every reader's revision, and the keyspace takes nothing more.
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
+            shared.panicked(name);
+        }
+        last(&shared);
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(COMMITTER_STACK);
+    thread.spawn(guarded).map_err(|error| Error::io(format!("start the {name} thread"), &error))
+}
+
 fn join(thread: JoinHandle<()>, shared: &Shared) {
     let name = thread.thread().name().unwrap_or("unnamed").to_owned();
     if thread.join().is_err() {
-        shared.fail(Error::Io { doing: "run".into(), reason: format!("the {name} thread panicked") });
+        shared.panicked(&name);
     }
 }

@@ -20,7 +20,7 @@ pub struct Options {
     pub queue_commands: usize,
     /// Bytes of commands that may wait; beyond it they are refused with `TooManyRequests`.
     pub queue_bytes: usize,
-    /// What a frame aims at, in bytes.
+    /// What a frame aims at, in bytes; more than a quarter of `log::frame::MAX_FRAME_LEN` counts as that.
     pub batch_bytes: usize,
     /// Messages that wait on a watch stream, in bytes; above it watches fall back to catching up.
     pub watch_queue_bytes: usize,

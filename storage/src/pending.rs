@@ -10,6 +10,10 @@ use std::thread::Thread;
 use crate::error::Error;
 
 /// A command on its way: await it, or `wait` for it. Dropping it does not take back what is in the queue.
+///
+/// Writes are in the queue when the call returns; what must look or wait before, a keep-alive or a compaction that waits for watches, begins when it is
+/// polled.
+#[must_use = "without its outcome nobody knows whether the command was carried out"]
 pub struct Pending<T> {
     future: Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>,
 }

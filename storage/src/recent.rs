@@ -32,6 +32,8 @@ pub(crate) struct PartData {
     pub(crate) applied: Applied,
     /// The memory that the part takes, in bytes.
     pub(crate) weight: usize,
+    /// What the part's frames take in a log on a disk, in bytes, about; also those that changed nothing.
+    pub(crate) log_bytes: usize,
 }
 
 impl PartData {

@@ -38,9 +38,7 @@ pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds:
             apply(state, &sources, frame)?;
             replayed += 1;
             if bounds.reached(&sources.active) {
-                state.seal(&sources.active);
-                shared.publish_base(Head::freeze);
-                maintenance::bring(shared, &sources.active)?;
+                bring(shared, state)?;
                 // Base has changed: what was looked up in it no longer counts.
                 known = None;
             }
@@ -48,6 +46,23 @@ pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds:
     }
     shared.publish_frame(|head| head.take_over(state));
     Ok(replayed)
+}
+
+/// A full part goes to base. On a full disk it stays in memory, which has room for what the log holds: a start must not need more.
+fn bring(shared: &Shared, state: &State) -> Result<(), Error> {
+    let sources = shared.head().sources.clone();
+    let part = sources.frozen.unwrap_or_else(|| {
+        state.seal(&sources.active);
+        shared.publish_base(Head::freeze);
+        sources.active
+    });
+    match maintenance::bring(shared, &part) {
+        Err(Error::NoSpace) => {
+            shared.publish_base(|head| head.out_of_room = true);
+            Ok(())
+        }
+        done => done,
+    }
 }
 
 /// A frame with its commands.
@@ -65,7 +80,8 @@ fn decoded(stored: StoredFrame) -> Result<Decoded, Error> {
 fn apply(state: &mut State, sources: &Sources, decoded: &Decoded) -> Result<(), Error> {
     let Decoded { stored, frame, commands } = decoded;
     let digest = state.applied.digest.chain(&stored.bytes);
-    state.apply(sources, &Incoming { header: &frame.header, position: stored.position, digest, commands })?;
+    let (header, position, len) = (&frame.header, stored.position, stored.bytes.len());
+    state.apply(sources, &Incoming { header, position, digest, commands, len })?;
     Ok(())
 }
 

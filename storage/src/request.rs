@@ -308,6 +308,23 @@ pub enum AlarmKind {
 }
 
 impl Txn {
+    /// How deep transactions may be nested in each other, the outermost included: what is committed must be replayed by any thread.
+    pub const NESTING_MAX: usize = 512;
+
+    /// Errors: `TooManyOps` if transactions are nested deeper than `NESTING_MAX`.
+    pub(crate) fn check_nesting(&self) -> Result<(), Error> {
+        // Not by recursion: the nesting is the caller's choice, the stack is not.
+        let mut open = vec![(self, 1)];
+        while let Some((txn, depth)) = open.pop() {
+            if depth > Txn::NESTING_MAX {
+                return Err(Error::TooManyOps { found: depth, limit: Txn::NESTING_MAX });
+            }
+            let ops = txn.success.iter().chain(&txn.failure);
+            open.extend(ops.filter_map(|op| if let Op::Txn(txn) = op { Some((txn, depth + 1)) } else { None }));
+        }
+        Ok(())
+    }
+
     /// True if both branches hold only reads: such a transaction needs no log.
     pub fn is_read_only(&self) -> bool {
         self.success.iter().chain(&self.failure).all(|op| matches!(op, Op::Range(_)))

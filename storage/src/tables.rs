@@ -11,8 +11,10 @@ pub(crate) struct LeaseRow {
     pub(crate) remaining_ms: i64,
     /// Frame time of the grant, of the last logged renewal, or of the last start.
     pub(crate) since_ms: u64,
-    /// Frame time of the last logged renewal since the last start; 0 if there was none.
-    pub(crate) renewed_at_ms: u64,
+    /// The frame of the grant or of the last logged renewal: what an expiry is judged by. No other lease under the same id ever has it.
+    pub(crate) mark: Position,
+    /// A renewal was logged since the last start.
+    pub(crate) renewed: bool,
 }
 
 /// A member's last frame.

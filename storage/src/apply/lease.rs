@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::read::Sources;
 use crate::reply::LeaseGrantReply;
 use crate::tables::LeaseRow;
-use crate::types::LeaseId;
+use crate::types::{LeaseId, Position};
 
 impl State {
     pub(super) fn lease_grant(
@@ -20,9 +20,10 @@ impl State {
             return Err(Error::LeaseExists(id));
         }
         let remaining_ms = ttl.saturating_mul(1000);
-        let row = LeaseRow { ttl, remaining_ms, since_ms: self.applied.time_ms, renewed_at_ms: 0 };
+        let mark = self.mark_of_frame();
+        let row = LeaseRow { ttl, remaining_ms, since_ms: self.applied.time_ms, mark, renewed: false };
         self.store(sources, id, row);
-        news.push(LeaseNews::Granted(id, ttl));
+        news.push(LeaseNews::Granted(id, ttl, mark));
         Ok(Reply::LeaseGrant(LeaseGrantReply { revision: self.applied.revision, id, ttl }))
     }
 
@@ -48,11 +49,10 @@ impl State {
         let Some(row) = self.leases.get(&id).copied() else {
             return Reply::Done(self.applied.revision, false);
         };
-        // Strictly above the last one, so that an expiry that was judged by it is recognised.
-        let renewed_at_ms = now.max(row.renewed_at_ms + 1);
+        let mark = self.mark_of_frame();
         let remaining_ms = row.ttl.saturating_mul(1000);
-        self.store(sources, id, LeaseRow { remaining_ms, since_ms: now, renewed_at_ms, ..row });
-        news.push(LeaseNews::Renewed(id, renewed_at_ms));
+        self.store(sources, id, LeaseRow { remaining_ms, since_ms: now, mark, renewed: true, ..row });
+        news.push(LeaseNews::Renewed(id, mark));
         Reply::Done(self.applied.revision, true)
     }
 
@@ -60,11 +60,11 @@ impl State {
         &mut self,
         sources: &Sources,
         id: LeaseId,
-        renewed_at_ms: u64,
+        mark: Position,
         news: &mut Vec<LeaseNews>,
     ) -> Outcome {
         match self.leases.get(&id) {
-            Some(row) if row.renewed_at_ms == renewed_at_ms => self.lease_revoke(sources, id, news),
+            Some(row) if row.mark == mark => self.lease_revoke(sources, id, news),
             Some(_) => {
                 news.push(LeaseNews::ExpiryIgnored(id));
                 Ok(Reply::Done(self.applied.revision, false))
@@ -80,9 +80,15 @@ impl State {
         let now_ms = now_ms.max(last_ms);
         let mut active = sources.active.write();
         for (id, row) in &mut self.leases {
-            *row = LeaseRow { remaining_ms: row.left_ms(last_ms), since_ms: now_ms, renewed_at_ms: 0, ..*row };
+            *row = LeaseRow { remaining_ms: row.left_ms(last_ms), since_ms: now_ms, renewed: false, ..*row };
             active.set_lease(*id, Some(*row));
         }
+    }
+
+    /// What tells a grant or renewal in the frame that is being applied from all others. An expiry is proposed only after the frame it is judged by
+    /// was applied, so two of them in one frame need not be told apart; times would not do, because two frames may have the same.
+    fn mark_of_frame(&self) -> Position {
+        self.applied.position.next()
     }
 
     fn store(&mut self, sources: &Sources, id: LeaseId, row: LeaseRow) {
@@ -95,7 +101,7 @@ impl LeaseRow {
     /// The milliseconds left for a process that starts after frame time `last_ms`: all of the TTL if the lease was renewed, because later renewals
     /// are not logged; else what was left, less the time that the log saw it live.
     pub(crate) fn left_ms(&self, last_ms: u64) -> i64 {
-        if self.renewed_at_ms != 0 {
+        if self.renewed {
             return self.ttl.saturating_mul(1000);
         }
         let lived = i64::try_from(last_ms.saturating_sub(self.since_ms)).unwrap_or(i64::MAX);

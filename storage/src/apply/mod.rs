@@ -37,10 +37,10 @@ pub(crate) type Outcome = Result<Reply, Error>;
 /// What happened to a lease, for the one who keeps the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseNews {
-    /// Granted, with its TTL in seconds.
-    Granted(LeaseId, i64),
+    /// Granted, with its TTL in seconds and its mark.
+    Granted(LeaseId, i64, Position),
     /// A renewal was logged, with its mark.
-    Renewed(LeaseId, u64),
+    Renewed(LeaseId, Position),
     /// Revoked or expired.
     Gone(LeaseId),
     /// An expiry came too late: the lease had been renewed.
@@ -73,6 +73,8 @@ pub(crate) struct Incoming<'a> {
     /// The chain's value with this frame.
     pub(crate) digest: Digest,
     pub(crate) commands: &'a [Command],
+    /// The frame's size in bytes.
+    pub(crate) len: usize,
 }
 
 impl State {
@@ -101,6 +103,7 @@ impl State {
     /// Applies the next frame: changes go into the active part, above every reader's revision.
     pub(crate) fn apply(&mut self, sources: &Sources, frame: &Incoming<'_>) -> Result<Effects, Error> {
         self.check_history(frame)?;
+        sources.active.write().log_bytes += frame.len.next_multiple_of(LOG_SECTOR);
         let mut effects = Effects::default();
         if self.admit(sources, frame)? {
             self.applied.time_ms = self.applied.time_ms.max(frame.header.time_ms);
@@ -173,7 +176,7 @@ impl State {
             Command::LeaseGrant(id, ttl) => self.lease_grant(sources, *id, *ttl, news),
             Command::LeaseRevoke(id) => self.lease_revoke(sources, *id, news),
             Command::LeaseRenew(id) => Ok(self.lease_renew(sources, *id, news)),
-            Command::LeaseExpire(id, renewed_at_ms) => self.lease_expire(sources, *id, *renewed_at_ms, news),
+            Command::LeaseExpire(id, mark) => self.lease_expire(sources, *id, *mark, news),
             Command::SetAlarm(member, kind, raised) => Ok(self.set_alarm(sources, (*member, *kind), *raised)),
         }
     }
@@ -224,6 +227,9 @@ impl State {
         part.write().applied = self.applied;
     }
 }
+
+/// Frames in a log on a disk begin at multiples of this, in bytes.
+const LOG_SECTOR: usize = 512;
 
 /// The least time between two marks, in milliseconds.
 const MARK_INTERVAL_MS: u64 = 1000;

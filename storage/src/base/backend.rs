@@ -30,6 +30,7 @@ struct Shared {
     file: Arc<dyn File>,
     room: Mutex<Room>,
     halted: AtomicBool,
+    read_only: AtomicBool,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
 }
@@ -48,6 +49,7 @@ impl Backend {
             file,
             room: Mutex::new(Room { len, allocated_to, written_to: allocated_to }),
             halted: AtomicBool::new(false),
+            read_only: AtomicBool::new(false),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
         })))
@@ -56,6 +58,11 @@ impl Backend {
     /// From now on everything fails: a process that must die writes no last commit while it drops the database.
     pub(super) fn halt(&self) {
         self.0.halted.store(true, Relaxed);
+    }
+
+    /// From now on everything but reading fails.
+    pub(super) fn refuse_changes(&self) {
+        self.0.read_only.store(true, Relaxed);
     }
 
     pub(super) fn bytes_read(&self) -> u64 {
@@ -79,7 +86,7 @@ impl Backend {
     /// Obtains blocks for `worst` bytes more than were ever written, within the file's length. Answers how many bytes of
     /// that lie beyond the length: redb must grow the file for them.
     pub(super) fn reserve(&self, worst: u64) -> io::Result<u64> {
-        self.check()?;
+        self.check_change()?;
         let mut room = self.room();
         let wanted = room.written_to.saturating_add(worst);
         self.allocate_to(&mut room, wanted)?;
@@ -104,6 +111,11 @@ impl Backend {
 
     fn check(&self) -> io::Result<()> {
         if self.0.halted.load(Relaxed) { Err(io::Error::other("base was halted")) } else { Ok(()) }
+    }
+
+    fn check_change(&self) -> io::Result<()> {
+        self.check()?;
+        if self.0.read_only.load(Relaxed) { Err(io::Error::other("base takes no more changes")) } else { Ok(()) }
     }
 
     fn before_write(&self, end: u64) -> io::Result<()> {
@@ -131,7 +143,7 @@ impl redb::StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.check()?;
+        self.check_change()?;
         let mut room = self.room();
         self.0.file.set_len(len)?;
         *room = Room { len, allocated_to: room.allocated_to.min(len), written_to: room.written_to.min(len) };
@@ -139,12 +151,12 @@ impl redb::StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.check()?;
+        self.check_change()?;
         self.0.file.sync()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.check()?;
+        self.check_change()?;
         self.before_write(offset.saturating_add(data.len() as u64))?;
         self.0.bytes_written.fetch_add(data.len() as u64, Relaxed);
         self.0.file.write_at(offset, data)

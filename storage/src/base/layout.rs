@@ -10,7 +10,7 @@
 //!                tombstone | value inline                | value in history            (numbers are varints)
 //! history key    main i64 · sub i64
 //! history payload  kind as in index · key length varint · key · value, if kind is 2
-//! leases         id i64                  → ttl i64 · remaining_ms i64 · since_ms u64 · renewed_at_ms u64
+//! leases         id i64                  → ttl i64 · remaining_ms i64 · since_ms u64 · mark u64 · renewed u8
 //! lease_keys     id i64 · user key       → nothing
 //! alarms         member u64 · kind u8    → nothing
 //! writers        member u64              → generation u64 · writer u64 · number u64

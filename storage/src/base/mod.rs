@@ -211,6 +211,17 @@ impl Base {
     pub(crate) fn halt(&self) {
         self.backend.halt();
     }
+
+    /// Makes every further change fail; what is in base stays readable.
+    pub(crate) fn refuse_changes(&self) {
+        self.backend.refuse_changes();
+    }
+
+    /// Keeps the database for good: once something has panicked within redb, dropping it would panic again.
+    pub(crate) fn keep_for_good(&self) {
+        self.refuse_changes();
+        std::mem::forget(Arc::clone(&self.database));
+    }
 }
 
 impl Snapshot {

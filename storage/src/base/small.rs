@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::recent::PartData;
 use crate::request::AlarmKind;
 use crate::tables::{LeaseRow, WriterRow};
-use crate::types::{LeaseId, MemberId, Revision, WriterId};
+use crate::types::{LeaseId, MemberId, Position, Revision, WriterId};
 
 /// Marks below the compacted revision that one flush removes at most.
 pub(super) const MARKS_REMOVED_MAX: usize = 1000;
@@ -117,7 +117,8 @@ fn lease_row(key: &[u8], lease: &LeaseRow) -> Vec<u8> {
         out.extend(lease.ttl.to_be_bytes());
         out.extend(lease.remaining_ms.to_be_bytes());
         out.extend(lease.since_ms.to_be_bytes());
-        out.extend(lease.renewed_at_ms.to_be_bytes());
+        out.extend(lease.mark.0.to_be_bytes());
+        out.push(u8::from(lease.renewed));
     })
 }
 
@@ -169,7 +170,8 @@ fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), Error> {
         ttl: reader.i64()?,
         remaining_ms: reader.i64()?,
         since_ms: reader.u64()?,
-        renewed_at_ms: reader.u64()?,
+        mark: Position(reader.u64()?),
+        renewed: reader.u8()? != 0,
     };
     reader.end()?;
     Ok((id, lease))

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::apply::{Effects, Incoming, Outcome, State};
+use crate::apply::{Effects, Incoming, State};
 use crate::command::Command;
+use crate::engine::batch::{Batch, Refused, answer};
 use crate::engine::lessor::{Due, EXPIRIES_PER_FRAME};
 use crate::engine::queue::{End, Queued, Wake};
 use crate::engine::shared::{Head, Shared};
@@ -32,7 +33,9 @@ impl Bounds {
     fn fill(&self, part: &Part) -> f64 {
         let part = part.read();
         let share = |value: usize, bound: usize| value as f64 / (bound.max(2) / 2) as f64;
-        share(part.weight, self.bytes).max(share(part.changes.len(), self.changes))
+        // Frames that change nothing fill the log all the same; a part of ordinary puts is full before its frames are.
+        let log = share(part.log_bytes, self.bytes.saturating_mul(2));
+        share(part.weight, self.bytes).max(share(part.changes.len(), self.changes)).max(log)
     }
 }
 
@@ -55,10 +58,18 @@ pub(crate) struct Committer {
     pub(crate) writer: Writer,
     /// Everything below is in base: the log may forget it.
     pub(crate) trimmed: Position,
+    /// Expiries could not be logged for lack of room: they are tried again after a while.
+    pub(crate) held_back: bool,
 }
 
 /// Attempts to append a frame whose fate a log did not tell, before the keyspace gives up.
 const ATTEMPTS: usize = 20;
+
+/// How long to wait for room in the log for a frame that may be in it already.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// How long expiries wait that could not be logged.
+const HELD_BACK: Duration = Duration::from_millis(100);
 
 /// Bytes read from the log at once when it is ahead of the state.
 const READ_AHEAD: usize = 4 << 20;
@@ -75,21 +86,17 @@ impl Committer {
         if let Err(error) = self.serve() {
             self.shared.fail(error);
         }
-        // No caller is left waiting: what was not begun is refused.
-        for queued in self.shared.queue.drain() {
-            answer(queued, Err(Error::Stopped));
-        }
-        self.shared.stop();
     }
 
     fn serve(&mut self) -> Result<(), Error> {
         loop {
+            // Before commands are taken: if it fails, they were not begun.
+            self.trim()?;
             let patience = self.patience();
             match self.shared.queue.take(self.bounds.batch_bytes, patience) {
                 Wake::End(End::Abrupt) => return Ok(()),
                 Wake::End(End::Orderly) => return self.finish(),
                 Wake::Work { commands, flush } => {
-                    self.trim()?;
                     // Next to a command that nearly fills a frame of its own there is no room for anything else.
                     let large = commands.iter().any(|queued| queued.encoded.payload.len() > LARGE);
                     let limit = if large { 0 } else { EXPIRIES_PER_FRAME };
@@ -107,16 +114,17 @@ impl Committer {
     fn patience(&self) -> Option<Duration> {
         let deadline = self.shared.lessor.next_deadline()?;
         // Rounded up: a wait that ends a little early would spin.
-        Some(deadline.saturating_sub(self.shared.clock.monotonic()) + Duration::from_millis(1))
+        let wait = deadline.saturating_sub(self.shared.clock.monotonic()) + Duration::from_millis(1);
+        Some(if self.held_back { wait.max(HELD_BACK) } else { wait })
     }
 
     fn batch(&mut self, commands: Vec<Queued>, due: &[Due]) -> Result<(), Error> {
         if !self.make_room()? {
+            self.hold_back(due);
             commands.into_iter().for_each(|queued| answer(queued, Err(Error::NoSpace)));
-            self.shared.lessor.put_back(due);
             return Ok(());
         }
-        let expiries: Vec<Command> = due.iter().map(|due| Command::LeaseExpire(due.id, due.renewed_at_ms)).collect();
+        let expiries: Vec<Command> = due.iter().map(|due| Command::LeaseExpire(due.id, due.mark)).collect();
         let header = self.header();
         let mut frame = FrameBuffer::new(&header);
         for queued in &commands {
@@ -128,9 +136,9 @@ impl Committer {
         }
         let mut batch = Batch { commands, expiries, outcomes: None };
         match self.append(&header, &mut frame, &mut batch) {
-            Ok(()) => {}
+            Ok(()) => self.held_back = false,
             Err(Refused::Full) => {
-                self.shared.lessor.put_back(due);
+                self.hold_back(due);
                 batch.refuse(&Error::NoSpace);
                 return Ok(());
             }
@@ -141,6 +149,11 @@ impl Committer {
         }
         batch.answer();
         Ok(())
+    }
+
+    fn hold_back(&mut self, due: &[Due]) {
+        self.held_back |= !due.is_empty();
+        self.shared.lessor.put_back(due, &Error::NoSpace);
     }
 
     fn header(&self) -> FrameHeader {
@@ -158,19 +171,27 @@ impl Committer {
     /// Appends the frame and applies it, together with whatever the log holds before it. A crash before the append returns loses
     /// the frame or not, and nobody was told; after it, the frame is applied again at the next start.
     fn append(&mut self, header: &FrameHeader, frame: &mut FrameBuffer, batch: &mut Batch) -> Result<(), Refused> {
+        let mut begun = false;
         for _ in 0..ATTEMPTS {
             match self.log.append(frame, self.state.applied.digest) {
                 Ok(position) if position == self.state.applied.position.next() => {
                     let digest = self.state.applied.digest.chain(frame.bytes());
                     let commands: Vec<Command> = batch.take_commands();
-                    self.apply(&Incoming { header, position, digest, commands: &commands }, batch)?;
-                    return Ok(());
+                    self.apply(&Incoming { header, position, digest, commands: &commands, len: frame.len() }, batch)?;
+                    return batch.settled(position);
                 }
-                Ok(_) | Err(AppendError::Unknown) => {
+                Ok(position) => {
                     self.catch_up(batch)?;
-                    if batch.outcomes.is_some() {
-                        return Ok(());
-                    }
+                    return batch.settled(position);
+                }
+                Err(AppendError::Unknown) => {
+                    begun = true;
+                    self.catch_up(batch)?;
+                }
+                // What may have reached the log is not refused: it could come back under the number of the frame after it.
+                Err(AppendError::Full) if begun => {
+                    self.shared.queue.pause(AGAIN);
+                    self.catch_up(batch)?;
                 }
                 Err(AppendError::Full) => return Err(Refused::Full),
                 Err(AppendError::TooLarge { size, limit }) => {
@@ -178,6 +199,9 @@ impl Committer {
                     return Err(Refused::Final(Error::Io { doing: "append to the log".into(), reason }));
                 }
                 Err(AppendError::Final(error)) => return Err(Refused::Final(error)),
+            }
+            if batch.outcomes.is_some() {
+                return Ok(());
             }
         }
         Err(Refused::Final(Error::OutcomeUnknown))
@@ -199,8 +223,8 @@ impl Committer {
     fn apply_stored(&mut self, stored: &StoredFrame, batch: &mut Batch) -> Result<(), Error> {
         let (frame, commands) = decode(stored)?;
         let digest = self.state.applied.digest.chain(&stored.bytes);
-        let incoming = Incoming { header: &frame.header, position: stored.position, digest, commands: &commands };
-        self.apply(&incoming, batch)
+        let (header, position, len) = (&frame.header, stored.position, stored.bytes.len());
+        self.apply(&Incoming { header, position, digest, commands: &commands, len }, batch)
     }
 
     /// Apply, then publish; whoever waits is answered after that.
@@ -303,53 +327,11 @@ impl Committer {
 /// The share of the bound from which on frames are delayed while a part is being flushed.
 const SLOW_FROM: f64 = 0.75;
 
-/// Why a batch was not committed.
-enum Refused {
-    Full,
-    Final(Error),
-}
-
-impl From<Error> for Refused {
-    fn from(error: Error) -> Refused {
-        Refused::Final(error)
-    }
-}
-
-/// The commands of one frame and what became of them.
-struct Batch {
-    commands: Vec<Queued>,
-    expiries: Vec<Command>,
-    outcomes: Option<Vec<Outcome>>,
-}
-
-impl Batch {
-    /// The commands as apply takes them; they are not needed again.
-    fn take_commands(&mut self) -> Vec<Command> {
-        let mut commands = Vec::with_capacity(self.commands.len() + self.expiries.len());
-        for queued in &mut self.commands {
-            commands.push(std::mem::replace(&mut queued.command, Command::Compact(0)));
-        }
-        commands.append(&mut self.expiries);
-        commands
-    }
-
-    fn answer(self) {
-        let outcomes = self.outcomes.unwrap_or_default();
-        for (queued, outcome) in self.commands.into_iter().zip(outcomes) {
-            answer(queued, outcome);
-        }
-    }
-
-    fn refuse(self, error: &Error) {
-        self.commands.into_iter().for_each(|queued| answer(queued, Err(error.clone())));
-    }
-}
-
-fn answer(queued: Queued, outcome: Outcome) {
-    if let Some(reply) = queued.reply {
-        // Nobody may be waiting any more; the command counts all the same.
-        drop(reply.send(outcome));
-    }
+/// After the committer's last word, or none if it panicked: no caller is left waiting, what was not begun is refused.
+pub(crate) fn leave(shared: &Shared) {
+    shared.queue.end(End::Orderly);
+    shared.queue.drain().into_iter().for_each(|queued| answer(queued, Err(Error::Stopped)));
+    shared.stop();
 }
 
 /// A frame from the log with its commands.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::apply::LeaseNews;
+use crate::error::Error;
 use crate::tables::LeaseRow;
-use crate::types::LeaseId;
+use crate::types::{LeaseId, Position};
 
 /// Expiries in one frame at most, so that a mass expiry does not hold up clients.
 pub(crate) const EXPIRIES_PER_FRAME: usize = 500;
@@ -22,15 +23,20 @@ pub(crate) enum KeepAlive {
     Renewed(i64),
     /// Renewed, but the log must learn of it first.
     MustLog(i64),
-    /// It has run out; the outcome of the expiry comes here: `true` if the lease lives on.
-    Expiring(oneshot::Receiver<bool>),
+    /// It has run out; the outcome of the expiry comes here. If the keyspace ends before, the sender is dropped.
+    Expiring(oneshot::Receiver<Outcome>),
+    /// The keyspace has ended: nothing expires any more, and nothing is renewed.
+    Ended,
 }
 
-/// A lease that ran out, and the renewal it is judged by.
+/// What became of an expiry: `true` if the lease lives on, an error if it could not be proposed.
+pub(crate) type Outcome = Result<bool, Error>;
+
+/// A lease that ran out, and the grant or renewal it is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) id: LeaseId,
-    pub(crate) renewed_at_ms: u64,
+    pub(crate) mark: Position,
 }
 
 /// Deadlines of all leases, on the monotonic clock.
@@ -43,17 +49,18 @@ pub(crate) struct Lessor {
 struct Inner {
     leases: HashMap<LeaseId, Timer>,
     by_deadline: BTreeSet<(Duration, LeaseId)>,
+    ended: bool,
 }
 
 #[derive(Debug)]
 struct Timer {
     ttl: i64,
     deadline: Duration,
-    renewed_at_ms: u64,
+    mark: Position,
     /// A renewal since the grant or the start is in the log, so that a start gives the full TTL.
     logged: bool,
     /// Set while an expiry is on its way; whoever wants to renew waits here.
-    expiring: Option<Vec<oneshot::Sender<bool>>>,
+    expiring: Option<Vec<oneshot::Sender<Outcome>>>,
 }
 
 impl Lessor {
@@ -63,7 +70,7 @@ impl Lessor {
         for (id, row) in leases {
             let left = Duration::from_millis(u64::try_from(row.left_ms(last_ms)).unwrap_or(0));
             // The first frame of this process starts the leases anew in the state: no renewal is logged then.
-            inner.insert(*id, Timer::new(row.ttl, now + left));
+            inner.insert(*id, Timer::new(row.ttl, now + left, row.mark));
         }
     }
 
@@ -75,8 +82,8 @@ impl Lessor {
         let mut inner = self.lock();
         for news in news {
             match *news {
-                LeaseNews::Granted(id, ttl) => inner.insert(id, Timer::new(ttl, now + seconds(ttl))),
-                LeaseNews::Renewed(id, renewed_at_ms) => inner.renewed(id, renewed_at_ms, now),
+                LeaseNews::Granted(id, ttl, mark) => inner.insert(id, Timer::new(ttl, now + seconds(ttl), mark)),
+                LeaseNews::Renewed(id, mark) => inner.renewed(id, mark, now),
                 LeaseNews::Gone(id) => inner.gone(id),
                 LeaseNews::ExpiryIgnored(id) => inner.settle(id, now),
             }
@@ -86,6 +93,9 @@ impl Lessor {
     /// Renews a lease, as far as memory can.
     pub(crate) fn keep_alive(&self, id: LeaseId, now: Duration) -> KeepAlive {
         let mut inner = self.lock();
+        if inner.ended {
+            return KeepAlive::Ended;
+        }
         let Some(timer) = inner.leases.get_mut(&id) else { return KeepAlive::Unknown };
         if timer.expiring.is_none() && timer.deadline <= now {
             // It has run out: what has not been proposed yet is proposed by the next frame, and decides.
@@ -116,18 +126,28 @@ impl Lessor {
             inner.by_deadline.remove(&(deadline, id));
             if let Some(timer) = inner.leases.get_mut(&id) {
                 timer.expiring.get_or_insert_default();
-                due.push(Due { id, renewed_at_ms: timer.renewed_at_ms });
+                due.push(Due { id, mark: timer.mark });
             }
         }
         due
     }
 
-    /// An expiry could not be proposed: the lease is due again.
-    pub(crate) fn put_back(&self, due: &[Due]) {
+    /// Expiries could not be proposed: the leases are due again. Who waits for one is told why, and may ask again.
+    pub(crate) fn put_back(&self, due: &[Due], error: &Error) {
         let mut inner = self.lock();
         for due in due {
             inner.overdue(due.id);
+            if let Some(waiting) = inner.leases.get_mut(&due.id).and_then(|timer| timer.expiring.as_mut()) {
+                tell(waiting, &Err(error.clone()));
+            }
         }
+    }
+
+    /// Nothing will expire any more: nobody is left waiting for it.
+    pub(crate) fn end(&self) {
+        let mut inner = self.lock();
+        inner.ended = true;
+        inner.leases.values_mut().for_each(|timer| drop(timer.expiring.take()));
     }
 
     /// When the next lease runs out.
@@ -177,45 +197,44 @@ impl Inner {
         }
     }
 
-    fn renewed(&mut self, id: LeaseId, renewed_at_ms: u64, now: Duration) {
+    /// A renewal reached the log first. Who found the lease run out meanwhile may renew it again: an expiry that is on its way will be ignored, and
+    /// one that was not proposed yet never will be.
+    fn renewed(&mut self, id: LeaseId, mark: Position, now: Duration) {
         if let Some(timer) = self.leases.get_mut(&id) {
             timer.logged = true;
-            timer.renewed_at_ms = renewed_at_ms;
+            timer.mark = mark;
             let ttl = timer.ttl;
             self.set_deadline(id, now + seconds(ttl));
+            self.settle(id, now);
         }
     }
 
     fn gone(&mut self, id: LeaseId) {
         if let Some(timer) = self.leases.remove(&id) {
             self.by_deadline.remove(&(timer.deadline, id));
-            timer.answer(false);
+            tell(&mut timer.expiring.unwrap_or_default(), &Ok(false));
         }
     }
 
     /// The renewal that an expiry met has set the deadline; those who wait may renew again.
     fn settle(&mut self, id: LeaseId, now: Duration) {
         let Some(timer) = self.leases.get_mut(&id) else { return };
-        let waiting = timer.expiring.take().unwrap_or_default();
+        tell(&mut timer.expiring.take().unwrap_or_default(), &Ok(true));
         let deadline = timer.deadline.max(now);
-        for sender in waiting {
-            // Nobody may be waiting any more.
-            let _ = sender.send(true);
-        }
         self.set_deadline(id, deadline);
     }
 }
 
 impl Timer {
-    fn new(ttl: i64, deadline: Duration) -> Timer {
-        Timer { ttl, deadline, renewed_at_ms: 0, logged: false, expiring: None }
+    fn new(ttl: i64, deadline: Duration, mark: Position) -> Timer {
+        Timer { ttl, deadline, mark, logged: false, expiring: None }
     }
+}
 
-    fn answer(self, lives: bool) {
-        for sender in self.expiring.into_iter().flatten() {
-            // Nobody may be waiting any more.
-            let _ = sender.send(lives);
-        }
+fn tell(waiting: &mut Vec<oneshot::Sender<Outcome>>, outcome: &Outcome) {
+    for sender in waiting.drain(..) {
+        // Nobody may be waiting any more.
+        drop(sender.send(outcome.clone()));
     }
 }
 

@@ -1,5 +1,6 @@
 //! The engine: a queue of commands, one thread that commits them, one that keeps base up to date.
 
+mod batch;
 pub(crate) mod committer;
 pub(crate) mod lessor;
 pub(crate) mod maintenance;

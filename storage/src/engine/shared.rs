@@ -166,16 +166,24 @@ impl Shared {
     /// Ends the keyspace: the first error counts. Writes are refused from now on, what was published stays readable.
     pub(crate) fn fail(&self, error: Error) {
         if self.failure.set(error).is_ok() {
-            self.base.halt();
+            self.base.refuse_changes();
         }
         self.queue.end(End::Abrupt);
+        self.lessor.end();
         self.nudge();
         self.failed.notify_waiters();
+    }
+
+    /// A thread panicked: it has broken a promise, and whatever it was doing is left as it is.
+    pub(crate) fn panicked(&self, thread: &str) {
+        self.base.keep_for_good();
+        self.fail(Error::Io { doing: "run".into(), reason: format!("the {thread} thread panicked") });
     }
 
     /// The committer is gone: nothing changes any more but what the maintenance thread still brings to base.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
+        self.lessor.end();
         self.nudge();
     }
 

@@ -18,9 +18,15 @@ use bytes::Bytes;
 use crate::fs::SimFs;
 use crate::*;
 
+mod catching_up;
 mod compaction;
+mod endings;
 mod failures;
+mod gate;
+mod hostile;
 mod leases;
+mod misuse;
+mod races;
 mod simulated_log;
 mod watching;
 

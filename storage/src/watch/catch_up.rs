@@ -20,15 +20,14 @@ struct Step {
 }
 
 impl WatchStream {
-    /// Reads one bounded chunk of stored changes for the watches that are behind and queues it. May block on the disk.
+    /// Reads one bounded chunk of stored changes for the watches that are behind and queues it, however full the queue is: call it when `take` has
+    /// given nothing. May block on the disk.
     ///
     /// Errors: what damaged or ended base.
     pub fn catch_up(&self) -> Result<(), Error> {
         let reached = self.hub.reached();
         let view = self.shared.view();
-        self.cut_off(view.compacted);
-        let readers = self.inlet.lock().readers();
-        let Some(from) = readers.values().map(|reader| reader.next).min() else { return Ok(()) };
+        let Some((from, readers)) = self.begin(view.compacted) else { return Ok(()) };
         let step = read(&view, from, reached)?;
         let mut shares = shares(&view, &step, &readers)?;
         let all = self.hub.lock();
@@ -36,8 +35,8 @@ impl WatchStream {
         let mut rejoined = 0;
         let mut messages = Vec::new();
         for (id, watch) in inner.watches.iter_mut().filter(|(_, watch)| watch.behind) {
-            // A watch that came under the same id meanwhile has not been read for.
-            if readers.get(id).is_none_or(|reader| reader.serial != watch.serial) {
+            // A watch that came under the same id meanwhile has not been read for; one that another thread read for has moved on.
+            if readers.get(id).is_none_or(|reader| (reader.serial, reader.next) != (watch.serial, watch.next)) {
                 continue;
             }
             if let Some(events) = shares.remove(id).filter(|events| !events.is_empty()) {
@@ -58,9 +57,18 @@ impl WatchStream {
         Ok(())
     }
 
-    /// Ends the watches whose next revision is gone.
-    fn cut_off(&self, floor: Revision) {
+    /// Where a step reads, and for whom. Under one lock, so that no watch comes in between whose next revision is gone.
+    fn begin(&self, floor: Revision) -> Option<(Revision, HashMap<WatchId, Reader>)> {
         let mut inner = self.inlet.lock();
+        self.cut_off(&mut inner, floor);
+        let mut readers = inner.readers();
+        let from = inner.turn(&readers)?;
+        readers.retain(|_, reader| reader.next >= from);
+        Some((from, readers))
+    }
+
+    /// Ends the watches whose next revision is gone.
+    fn cut_off(&self, inner: &mut StreamInner, floor: Revision) {
         let mut dead = Vec::new();
         for (id, watch) in &mut inner.watches {
             if watch.behind && watch.next < floor {
@@ -70,7 +78,7 @@ impl WatchStream {
         }
         inner.behind -= dead.len();
         for id in dead {
-            self.inlet.push(&mut inner, WatchMessage::Compacted { id, floor });
+            self.inlet.push(inner, WatchMessage::Compacted { id, floor });
         }
     }
 }
@@ -103,6 +111,19 @@ fn shares(
 }
 
 impl StreamInner {
+    /// By turns the place of the watch that is furthest behind, where a step helps all that it meets on its way, and that of each watch: one that has a
+    /// long way to go holds up nobody.
+    fn turn(&mut self, readers: &HashMap<WatchId, Reader>) -> Option<Revision> {
+        self.steps += 1;
+        if self.steps % 2 == 1 {
+            return readers.values().map(|reader| reader.next).min();
+        }
+        let after = readers.values().filter(|reader| reader.serial > self.served).min_by_key(|reader| reader.serial);
+        let reader = after.or_else(|| readers.values().min_by_key(|reader| reader.serial))?;
+        self.served = reader.serial;
+        Some(reader.next)
+    }
+
     fn readers(&self) -> HashMap<WatchId, Reader> {
         let behind = self.watches.iter().filter(|(_, watch)| watch.behind);
         let reader = |watch: &Watch| Reader { serial: watch.serial, next: watch.next, spec: watch.spec.clone() };

@@ -29,8 +29,8 @@ pub(super) type Watcher = (u64, WatchId);
 #[derive(Debug)]
 pub(crate) struct Hub {
     inner: Mutex<HubInner>,
-    /// `reached`, for those who only look or wait.
-    reached: watch::Sender<Revision>,
+    /// `reached` and `ended`, for those who only look or wait.
+    reached: watch::Sender<(Revision, bool)>,
     pub(super) queue_bytes: usize,
 }
 
@@ -55,7 +55,7 @@ impl Hub {
             by_range: RangeTree::default(),
             ended: false,
         };
-        Hub { inner: Mutex::new(inner), reached: watch::Sender::new(reached), queue_bytes }
+        Hub { inner: Mutex::new(inner), reached: watch::Sender::new((reached, false)), queue_bytes }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, HubInner> {
@@ -64,21 +64,22 @@ impl Hub {
 
     /// The revision up to which everything is in the queues.
     pub(crate) fn reached(&self) -> Revision {
-        *self.reached.borrow()
+        self.reached.borrow().0
     }
 
     /// Waits until everything up to `revision` is in the queues; an ended hub keeps nobody waiting.
     pub(crate) async fn wait_for(&self, revision: Revision) {
         let mut reached = self.reached.subscribe();
         // The sender lives as long as the hub, so this cannot fail.
-        drop(reached.wait_for(|reached| *reached >= revision).await);
+        drop(reached.wait_for(|(reached, ended)| *ended || *reached >= revision).await);
     }
 
     /// Ends all streams.
     pub(crate) fn end(&self) {
         let mut inner = self.lock();
         inner.ended = true;
-        self.advance(&mut inner, Revision(i64::MAX));
+        let reached = inner.reached;
+        self.advance(&mut inner, reached);
         inner.streams.values().for_each(|stream| stream.end());
     }
 
@@ -160,7 +161,7 @@ impl Hub {
 
     fn advance(&self, inner: &mut HubInner, reached: Revision) {
         inner.reached = reached;
-        self.reached.send_replace(reached);
+        self.reached.send_replace((reached, inner.ended));
     }
 }
 

@@ -49,7 +49,10 @@ pub(super) struct StreamInner {
     pending_progress: Option<Revision>,
     pub(super) behind: usize,
     created: u64,
-    ended: bool,
+    /// Steps of catching up begun, and the watch that the last step of every second one was made for.
+    pub(super) steps: u64,
+    pub(super) served: u64,
+    pub(super) ended: bool,
 }
 
 /// Watches that share one ordered stream of messages.
@@ -70,8 +73,11 @@ impl Inlet {
         self.wake.notify_all();
     }
 
-    /// Queues a message; its reader is woken.
+    /// Queues a message; its reader is woken. Nothing follows the end.
     pub(super) fn push(&self, inner: &mut StreamInner, message: WatchMessage) {
+        if inner.ended {
+            return;
+        }
         inner.queued_bytes += message.weight();
         inner.queue.push_back(message);
         self.wake();
@@ -126,16 +132,23 @@ impl Inlet {
     fn answer_progress(&self, inner: &mut StreamInner, reached: Revision) {
         let waiting = |watch: &Watch| watch.behind || !watch.started(reached);
         if !inner.watches.is_empty() && !inner.watches.values().any(|watch| !watch.dead && waiting(watch)) {
-            self.push(inner, WatchMessage::Progress { id: None, revision: reached });
+            self.push_progress(inner, None, reached);
+        }
+    }
+
+    /// Progress that would wait behind a full queue is worth nothing when it comes: it is left out, and asked for again.
+    fn push_progress(&self, inner: &mut StreamInner, id: Option<WatchId>, revision: Revision) {
+        if inner.queue.is_empty() || inner.queued_bytes < self.limit_bytes {
+            self.push(inner, WatchMessage::Progress { id, revision });
         }
     }
 
     pub(super) fn end(&self) {
         let mut inner = self.lock();
-        if !inner.ended {
-            inner.ended = true;
-            self.push(&mut inner, WatchMessage::Ended);
-        }
+        self.push(&mut inner, WatchMessage::Ended);
+        inner.ended = true;
+        inner.behind = 0;
+        inner.watches.values_mut().for_each(|watch| (watch.behind, watch.dead) = (false, true));
     }
 }
 
@@ -146,7 +159,7 @@ impl Watch {
             StartAt::Now => 0,
             StartAt::Revision(start) => start,
         };
-        asked <= reached.0 && self.next.0 <= reached.0 + 1
+        asked <= reached.0 && self.next <= reached.next()
     }
 
     /// An event was queued: periodic progress pauses for one period.
@@ -203,6 +216,9 @@ impl WatchStream {
         // Read under the hub's lock: nothing above `reached` is delivered between this and the registration.
         let current = self.shared.head().revision;
         let mut inner = self.inlet.lock();
+        if inner.ended {
+            return;
+        }
         if let Some(error) = refusal(&spec, &inner) {
             return self.inlet.push(&mut inner, WatchMessage::Refused { error, revision: current });
         }
@@ -256,7 +272,7 @@ impl WatchStream {
             }
         }
         for id in due {
-            self.inlet.push(&mut inner, WatchMessage::Progress { id: Some(id), revision: all.reached });
+            self.inlet.push_progress(&mut inner, Some(id), all.reached);
         }
     }
 
@@ -272,7 +288,7 @@ impl WatchStream {
         self.inlet.lock().behind > 0
     }
 
-    /// Waits until `take` has something or `is_behind` is true.
+    /// Waits until `take` has something or `is_behind` is true; after `Ended` for ever.
     pub async fn changed(&self) {
         loop {
             let notified = self.inlet.notify.notified();
@@ -285,7 +301,7 @@ impl WatchStream {
 
     /// Waits for messages, catching up when needed; blocks the thread. For callers without a runtime.
     ///
-    /// Errors: what ended the keyspace.
+    /// Errors: after `Ended` what ended the keyspace, `Stopped` if it was closed; what damaged or ended base.
     pub fn recv(&self) -> Result<Vec<WatchMessage>, Error> {
         loop {
             let messages = self.take();
@@ -298,6 +314,9 @@ impl WatchStream {
             }
             let mut inner = self.inlet.lock();
             while inner.queue.is_empty() && inner.behind == 0 {
+                if inner.ended {
+                    return Err(self.shared.failure().unwrap_or(Error::Stopped));
+                }
                 inner = self.inlet.wake.wait(inner).unwrap_or_else(PoisonError::into_inner);
             }
         }

@@ -112,7 +112,7 @@ fn small_tables_follow_the_parts() {
     let disk = MemoryDisk::new();
     let base = new_base(&disk);
     assert_eq!(base.small_tables().unwrap().applied, Meta::NEW.applied);
-    let lease = LeaseRow { ttl: 10, remaining_ms: -3, since_ms: 7, renewed_at_ms: 9 };
+    let lease = LeaseRow { ttl: 10, remaining_ms: -3, since_ms: 7, mark: Position(9), renewed: true };
     let writer = WriterRow { generation: 1, writer: crate::types::WriterId(2), number: 3 };
     let mut first = part(1, -1, vec![put("k", 2, "v")]);
     first.leases.extend([(LeaseId(-5), Some(lease)), (LeaseId(6), Some(lease)), (LeaseId(8), None)]);
