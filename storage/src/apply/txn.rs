@@ -22,7 +22,7 @@ impl State {
         let mut run = Run::new(sources, self.applied.revision);
         let path = choose(&run.reader(RevisionPair::MAX), txn)?;
         self.check_txn(&run, txn, &path)?;
-        let mut reply = execute(&mut run, self.applied.compacted, txn, &path)?;
+        let mut reply = execute(&mut run, txn, &path)?;
         self.applied.revision = run.revision();
         reply.revision = run.revision();
         Ok(Reply::Txn(reply))
@@ -138,7 +138,7 @@ fn fulfils(compare: &Compare, kv: &KeyValue) -> bool {
     }
 }
 
-fn execute(run: &mut Run<'_>, compacted: Revision, txn: &Txn, path: &Path) -> Result<TxnReply, Error> {
+fn execute(run: &mut Run<'_>, txn: &Txn, path: &Path) -> Result<TxnReply, Error> {
     let mut within = path.within.iter();
     let mut responses = Vec::with_capacity(branch(txn, path).len());
     for op in branch(txn, path) {
@@ -146,9 +146,7 @@ fn execute(run: &mut Run<'_>, compacted: Revision, txn: &Txn, path: &Path) -> Re
             Op::Range(request) => OpReply::Range(read(run, request)?),
             Op::Put(put) => OpReply::Put(run.put(put)?),
             Op::DeleteRange(delete) => OpReply::DeleteRange(run.delete_range(delete)?),
-            Op::Txn(txn) => {
-                OpReply::Txn(execute(run, compacted, txn, within.next().expect("one path per transaction within"))?)
-            }
+            Op::Txn(txn) => OpReply::Txn(execute(run, txn, within.next().expect("one path per transaction within"))?),
         });
     }
     Ok(TxnReply { revision: run.revision(), succeeded: path.succeeded, responses })
