@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::log::frame::{Frame, FrameBuffer, FrameHeader};
 use crate::log::{AppendError, Log, StoredFrame};
 use crate::read::Sources;
+use crate::read::tally::Turnover;
 use crate::recent::Part;
 use crate::types::{MemberId, Position, WriterId};
 
@@ -207,8 +208,10 @@ impl Committer {
     /// Apply, then publish; whoever waits is answered after that.
     fn apply(&mut self, incoming: &Incoming<'_>, batch: &mut Batch) -> Result<(), Error> {
         let sources = self.shared.head().sources.clone();
+        let before = sources.active.read().changes.len();
         let effects = self.state.apply(&sources, incoming)?;
-        self.publish(&effects);
+        let turnover = Turnover::of(sources.active.read().changes.get(before..).unwrap_or_default());
+        self.publish(&effects, &turnover);
         let header = incoming.header;
         let ours = (header.member, header.writer, header.number)
             == (self.writer.member, self.writer.id, self.writer.number + 1);
@@ -219,10 +222,11 @@ impl Committer {
         Ok(())
     }
 
-    fn publish(&mut self, effects: &Effects) {
+    fn publish(&mut self, effects: &Effects, turnover: &Turnover) {
         let log_bytes = self.log.size_bytes();
         self.shared.publish(|head| {
             head.take_over(&self.state);
+            head.tallies.learn(turnover);
             head.log_bytes = log_bytes;
         });
         // After publishing: whoever waits for a lease to end sees its keys gone.

@@ -15,6 +15,7 @@ use crate::types::{LeaseId, Revision, RevisionPair};
 
 pub(crate) mod counts;
 pub(crate) mod range;
+pub(crate) mod tally;
 
 /// Where keys are read from: the newest part, the one being flushed, and base. A version in an earlier one is newer than any in a later one.
 #[derive(Clone, Debug)]

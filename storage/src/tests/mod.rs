@@ -18,6 +18,7 @@ use bytes::Bytes;
 use crate::fs::SimFs;
 use crate::*;
 
+mod counting;
 mod failures;
 mod leases;
 mod simulated_log;
