@@ -34,6 +34,10 @@ struct Common {
     /// The server's process, to report its CPU time, memory and input/output.
     #[arg(long, global = true)]
     server_pid: Option<u32>,
+    /// The disk that only the server uses, as in /proc/diskstats, to report what it wrote; the process's own figure counts whole
+    /// folios of the page cache, which may be many times what reaches the disk.
+    #[arg(long, global = true)]
+    disk: Option<String>,
     /// Requests in flight.
     #[arg(long, global = true, default_value_t = 1)]
     clients: usize,

@@ -24,7 +24,9 @@ pub(crate) fn record(latencies: &mut Latencies, latency: Duration) {
 pub(crate) struct Measurement {
     pid: Option<u32>,
     line: Option<String>,
+    disk: Option<String>,
     before: Usage,
+    on_disk: u64,
     began: Instant,
 }
 
@@ -35,7 +37,9 @@ impl Measurement {
             process::forget_peak(pid);
         }
         let before = common.server_pid.map(Usage::of).unwrap_or_default();
-        Measurement { pid: common.server_pid, line: common.line.clone(), before, began: Instant::now() }
+        let on_disk = common.disk.as_deref().map(process::written_to).unwrap_or_default();
+        let (pid, line, disk) = (common.server_pid, common.line.clone(), common.disk.clone());
+        Measurement { pid, line, disk, before, on_disk, began: Instant::now() }
     }
 
     /// Ends now and prints. `items` is what the requests carried, if they carry more than one thing each.
@@ -49,7 +53,10 @@ impl Measurement {
         let usage = self.pid.map(Usage::of).unwrap_or_default();
         let each = |total: u64| total as f64 / requests.max(1) as f64;
         let cpu = each(usage.cpu_micros.saturating_sub(self.before.cpu_micros));
-        let written = usage.written.saturating_sub(self.before.written);
+        let written = match self.disk.as_deref() {
+            Some(disk) => process::written_to(disk).saturating_sub(self.on_disk),
+            None => usage.written.saturating_sub(self.before.written),
+        };
         let read = usage.read.saturating_sub(self.before.read);
         let mib = |kib: u64| kib as f64 / 1024.0;
         let (resident, peak) = (mib(usage.resident_kib), mib(usage.peak_kib));
