@@ -24,6 +24,10 @@ const STOP: Duration = Duration::from_millis(4_500);
 /// How long clients may take to hear that the keyspace failed.
 const DRAIN_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
+/// Reads that are carried out at the same time; further ones wait. Each may hold a page of a list, and each thread keeps some of the memory that
+/// it has used: with as many as tokio allows, 64 clients that list 500 keys now and then made 310 MiB resident.
+const READERS_MAX: usize = 16;
+
 /// Runs the server and gives the exit code of the process.
 pub(crate) fn run() -> ExitCode {
     let settings = match flags::from_process() {
@@ -31,7 +35,12 @@ pub(crate) fn run() -> ExitCode {
         Err(stop) => return stop.report(),
     };
     logging::start(&settings.logging);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("rpc").build() {
+    let threads = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("rpc")
+        .max_blocking_threads(READERS_MAX)
+        .build();
+    let runtime = match threads {
         Ok(runtime) => runtime,
         Err(error) => return refuse(format_args!("cannot start threads: {error}")),
     };

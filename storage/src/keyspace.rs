@@ -21,6 +21,7 @@ use crate::open::{self, Opened, Threads};
 use crate::options::{Environment, Options};
 use crate::pending::Pending;
 use crate::read::range::RangeReader;
+use crate::read::tally::Question;
 use crate::reply::{Alarm, DeleteRangeReply, OpenReport, PutReply, RangeReply, Status, TxnReply};
 use crate::request::{AlarmKind, At, DeleteRange, Put, RangeRequest, Txn};
 use crate::types::{Revision, RevisionPair};
@@ -120,8 +121,13 @@ impl Keyspace {
 
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
-        let view = self.inner.shared.view_at(request.at)?;
-        self.reader(&view, request.at).range(request)
+        let (view, question) = self.inner.shared.view_for(request)?;
+        let known = question.as_ref().and_then(Question::known);
+        let reply = RangeReader { known, ..self.reader(&view, request.at) }.range(request);
+        if let Some(question) = &question {
+            self.inner.shared.settle(question, reply.as_ref().ok().map(|reply| reply.count));
+        }
+        reply
     }
 
     fn reader<'a>(&'a self, view: &'a View, at: At) -> RangeReader<'a> {
@@ -130,6 +136,7 @@ impl Keyspace {
             at: place(at, RevisionPair::last_of(view.current)),
             current: view.current,
             counts: Some(&self.inner.shared.counts),
+            known: None,
         }
     }
 

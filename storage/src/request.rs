@@ -187,6 +187,11 @@ impl RangeRequest {
             content: Content::Full,
         }
     }
+
+    /// True if the answer's count takes in keys that the request has no other reason to read.
+    pub(crate) fn counts_unread_keys(&self) -> bool {
+        self.limit > 0 || self.content == Content::CountOnly
+    }
 }
 
 /// The value that a put leaves.

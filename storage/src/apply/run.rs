@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
 
     /// A reader of the state as the request has made it so far.
     pub(super) fn reader(&self, at: RevisionPair) -> RangeReader<'a> {
-        RangeReader { sources: self.sources, at, current: self.revision(), counts: None }
+        RangeReader { sources: self.sources, at, current: self.revision(), counts: None, known: None }
     }
 
     fn reattach(&self, key: &Bytes, old: i64, new: i64) {

@@ -12,6 +12,7 @@ use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::log::frame::{Frame, FrameBuffer, FrameHeader};
 use crate::log::{AppendError, Log, StoredFrame};
+use crate::read::tally::Turnover;
 use crate::recent::Part;
 use crate::types::{MemberId, Position, WriterId};
 
@@ -230,8 +231,10 @@ impl Committer {
     /// Apply, then publish; whoever waits is answered after that.
     fn apply(&mut self, incoming: &Incoming<'_>, batch: &mut Batch) -> Result<(), Error> {
         let sources = self.shared.head().sources.clone();
+        let before = sources.active.read().changes.len();
         let effects = self.state.apply(&sources, incoming)?;
-        self.publish(&effects);
+        let turnover = Turnover::of(sources.active.read().changes.get(before..).unwrap_or_default());
+        self.publish(&effects, &turnover);
         let header = incoming.header;
         let ours = (header.member, header.writer, header.number)
             == (self.writer.member, self.writer.id, self.writer.number + 1);
@@ -242,11 +245,12 @@ impl Committer {
         Ok(())
     }
 
-    fn publish(&mut self, effects: &Effects) {
+    fn publish(&mut self, effects: &Effects, turnover: &Turnover) {
         let log_bytes = self.log.size_bytes();
         let now = self.shared.clock.monotonic();
         self.shared.publish_frame(|head| {
             head.take_over(&self.state);
+            head.tallies.learn(turnover);
             head.log_bytes = log_bytes;
             // In the same step: nobody sees a lease without its keys, or keys of a lease that is gone.
             self.shared.lessor.learn(&effects.leases, now);

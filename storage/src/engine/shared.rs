@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::apply::State;
-use crate::apply::txn::check_at;
+use crate::apply::txn::{check_at, place};
 use crate::base::{Base, Snapshot, Totals};
 use crate::engine::lessor::Lessor;
 use crate::engine::queue::{End, Queue};
@@ -15,10 +15,12 @@ use crate::env::Clock;
 use crate::error::Error;
 use crate::read::Sources;
 use crate::read::counts::Counts;
+use crate::read::range::bounds;
+use crate::read::tally::{Answer, Question, Tallies};
 use crate::recent::Part;
 use crate::reply::Alarm;
-use crate::request::At;
-use crate::types::{Position, Revision};
+use crate::request::RangeRequest;
+use crate::types::{Position, Revision, RevisionPair};
 
 /// What is published: everything a view needs, changed in one step under one lock.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Head {
     pub(crate) position: Position,
     /// Where keys are.
     pub(crate) sources: Sources,
+    /// Counts at the current revision.
+    pub(crate) tallies: Tallies,
     /// The alarms raised.
     pub(crate) alarms: Vec<Alarm>,
     /// No room for the part that waits to be flushed.
@@ -156,11 +160,25 @@ impl Shared {
         View { current: head.revision, compacted: head.compacted, sources: head.sources.clone() }
     }
 
-    /// A view that may be read at `at`. Errors: `Compacted`, `Future`.
-    pub(crate) fn view_at(&self, at: At) -> Result<View, Error> {
-        let view = self.view();
-        check_at(at, view.compacted, view.current)?;
-        Ok(view)
+    /// A view for a request, and what is known of the count that it needs, if it needs one at the current revision. Errors: `Compacted`, `Future`.
+    pub(crate) fn view_for(&self, request: &RangeRequest) -> Result<(View, Option<Question>), Error> {
+        let span = request.counts_unread_keys().then(|| bounds(&request.range)).flatten();
+        let mut head = self.head();
+        let (current, compacted) = (head.revision, head.compacted);
+        check_at(request.at, compacted, current)?;
+        let newest = place(request.at, RevisionPair::MAX).main >= current;
+        let question = span.filter(|_| newest).map(|(start, end)| {
+            let answer = head.tallies.ask(&start, end.as_ref());
+            Question { start, end, answer }
+        });
+        Ok((View { current, compacted, sources: head.sources.clone() }, question))
+    }
+
+    /// Keeps what a view was found to hold.
+    pub(crate) fn settle(&self, question: &Question, counted: Option<i64>) {
+        if let Answer::Count(ticket) = question.answer {
+            self.head().tallies.settle(&question.start, question.end.as_ref(), ticket, counted);
+        }
     }
 
     /// Ends the keyspace: the first error counts. Writes are refused from now on, what was published stays readable.
@@ -217,6 +235,7 @@ impl Head {
             compacted: Revision(-1),
             position: Position(0),
             sources,
+            tallies: Tallies::default(),
             alarms: Vec::new(),
             out_of_room: false,
             log_bytes,

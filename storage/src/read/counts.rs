@@ -25,18 +25,17 @@ struct Inner {
 /// Lists that are paged through at the same time; one more counts its rest again.
 const LIMIT: usize = 1024;
 
-/// The bytes of both ends of a range at most, so that what is remembered stays small.
-const KEYS_MAX: usize = 4096;
+/// Places of more bytes are not remembered: keys may be as large as a request.
+const PLACE_BYTES_MAX: usize = 4 << 10;
 
 impl Counts {
     /// Remembers that [start, end) holds `count` keys at `revision`.
-    pub(crate) fn remember(&self, start: Bytes, end: Option<Bytes>, revision: Revision, count: i64) {
-        if start.len() + end.as_ref().map_or(0, Bytes::len) > KEYS_MAX {
+    pub(crate) fn remember(&self, start: Bytes, end: Option<&Bytes>, revision: Revision, count: i64) {
+        if start.len() + end.map_or(0, Bytes::len) > PLACE_BYTES_MAX {
             return;
         }
-        // Copied: a key may be a piece of a large request.
-        let copy = |key: &Bytes| Bytes::copy_from_slice(key);
-        let (start, end) = (copy(&start), end.as_ref().map(copy));
+        // Copied, because the key of a request holds all of the request in memory.
+        let (start, end) = (Bytes::copy_from_slice(&start), end.map(|end| Bytes::copy_from_slice(end)));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (start, end, revision);
         if inner.known.insert(place.clone(), count).is_none() {

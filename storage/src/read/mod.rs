@@ -15,6 +15,7 @@ use crate::types::{LeaseId, Revision, RevisionPair};
 
 pub(crate) mod counts;
 pub(crate) mod range;
+pub(crate) mod tally;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;

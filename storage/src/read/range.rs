@@ -22,6 +22,8 @@ pub(crate) struct RangeReader<'a> {
     pub(crate) current: Revision,
     /// Remembered counts; none where the state between two revisions is read.
     pub(crate) counts: Option<&'a Counts>,
+    /// The keys in the range of the request, if that is known.
+    pub(crate) known: Option<i64>,
 }
 
 impl RangeReader<'_> {
@@ -107,14 +109,13 @@ impl RangeReader<'_> {
     fn total(&self, range: &KeyRange, found: &[Found], taken: i64) -> Result<i64, Error> {
         let Some((start, end)) = bounds(range) else { return Ok(taken) };
         let Some(last) = found.last() else { return Ok(taken) };
-        let known = self.counts.and_then(|counts| counts.recall(&start, end.as_ref(), self.at.main));
-        let total = match known {
+        let total = match self.recall(&start, end.as_ref()) {
             Some(total) => total,
             None => taken + self.count_from(following(last.key()), end.as_ref())?,
         };
         if let (Some(counts), Some(page_end)) = (self.counts, found.len().checked_sub(2).and_then(|i| found.get(i))) {
             // The page ends one key before the last found; the next one starts right behind it.
-            counts.remember(following(page_end.key()), end, self.at.main, total - (taken - 1));
+            counts.remember(following(page_end.key()), end.as_ref(), self.at.main, total - (taken - 1));
         }
         Ok(total)
     }
@@ -122,17 +123,21 @@ impl RangeReader<'_> {
     fn count(&self, range: &KeyRange) -> Result<i64, Error> {
         match bounds(range) {
             None => Ok(i64::from(self.single(range)?.is_some())),
-            Some((start, end)) => match self.counts.and_then(|c| c.recall(&start, end.as_ref(), self.at.main)) {
+            Some((start, end)) => match self.recall(&start, end.as_ref()) {
                 Some(count) => Ok(count),
                 None => {
                     let count = self.count_from(start.clone(), end.as_ref())?;
                     if let Some(counts) = self.counts {
-                        counts.remember(start, end, self.at.main, count);
+                        counts.remember(Bytes::copy_from_slice(&start), end.as_ref(), self.at.main, count);
                     }
                     Ok(count)
                 }
             },
         }
+    }
+
+    fn recall(&self, start: &Bytes, end: Option<&Bytes>) -> Option<i64> {
+        self.known.or_else(|| self.counts.and_then(|counts| counts.recall(start, end, self.at.main)))
     }
 
     fn count_from(&self, mut start: Bytes, end: Option<&Bytes>) -> Result<i64, Error> {
@@ -165,7 +170,7 @@ impl RangeReader<'_> {
 }
 
 /// The range as bounds; `None` if it is a single key or holds none.
-fn bounds(range: &KeyRange) -> Option<(Bytes, Option<Bytes>)> {
+pub(crate) fn bounds(range: &KeyRange) -> Option<(Bytes, Option<Bytes>)> {
     match &range.end {
         RangeEnd::SingleKey => None,
         RangeEnd::Before(_) if range.is_empty() => None,

@@ -148,7 +148,8 @@ impl World {
         let all = self.range(&range, at);
         let limit = 1 + self.random.below(6);
         let content = if self.random.below(2) == 0 { Content::Full } else { Content::KeysOnly };
-        let reader = RangeReader { sources: &self.sources, at, current: self.last(), counts: Some(counts) };
+        let reader =
+            RangeReader { sources: &self.sources, at, current: self.last(), counts: Some(counts), known: None };
         let mut left = all.as_slice();
         let mut start = range.start.clone();
         loop {

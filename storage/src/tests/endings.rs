@@ -55,7 +55,7 @@ fn a_panic_of_the_maintenance_thread_ends_the_keyspace() {
         gate.set("maintenance", Meets::Panic);
         let other = keyspace.clone();
         // It may have been on the disk already; what counts is that nobody waits.
-    within("a flush", move || drop(other.flush()));
+        within("a flush", move || drop(other.flush()));
         check_ended(&keyspace);
         assert_eq!(get(&keyspace, "a").unwrap().value, "1");
     }

@@ -56,7 +56,7 @@ fn a_transaction_that_writes_is_not_run_as_a_read() {
 fn counts_of_ranges_with_huge_ends_are_not_kept() {
     let counts = Counts::default();
     let (short, huge) = (Bytes::from_static(b"a"), Bytes::from(vec![7; 1 << 20]));
-    counts.remember(short.clone(), Some(huge.clone()), Revision(5), 3);
+    counts.remember(short.clone(), Some(&huge), Revision(5), 3);
     counts.remember(short.clone(), None, Revision(5), 4);
     assert_eq!(counts.recall(&short, Some(&huge), Revision(5)), None);
     assert_eq!(counts.recall(&short, None, Revision(5)), Some(4));

@@ -20,6 +20,7 @@ use crate::*;
 
 mod catching_up;
 mod compaction;
+mod counting;
 mod endings;
 mod failures;
 mod gate;
