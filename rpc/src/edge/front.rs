@@ -32,9 +32,10 @@ impl Front {
         if !is_grpc(&request) {
             return oneshot(&self.plain, request).await;
         }
-        if let Err(status) =
-            unknown::check(request.uri().path(), self.methods).and_then(|()| limit::check_encoding(request.headers()))
-        {
+        let refused = unknown::check(request.uri().path(), self.methods)
+            .and_then(|()| limit::check_encoding(request.headers()))
+            .and_then(|()| limit::check_client_version(request.headers()));
+        if let Err(status) = refused {
             return status.into_http();
         }
         let message_bytes_max = self.message_bytes_max;

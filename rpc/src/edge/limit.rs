@@ -24,6 +24,14 @@ pub(super) fn check_encoding(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
+/// Refuses a client whose version is no text: etcd counts requests by it.
+pub(super) fn check_client_version(headers: &HeaderMap) -> Result<(), Status> {
+    match headers.get("client-api-version").map(|version| std::str::from_utf8(version.as_bytes())) {
+        Some(Err(_)) => Err(Status::invalid_argument("etcdserver: invalid client api version")),
+        _ => Ok(()),
+    }
+}
+
 /// A request's body whose messages are all within the limit; at the first that is not, it ends with a status.
 #[derive(Debug)]
 pub(super) struct Checked {
@@ -167,6 +175,19 @@ mod tests {
         let text = "grpc: received message larger than max (11 vs. 10)";
         check(&[message(0, 10), message(0, 11)].concat(), Some((Code::ResourceExhausted, text)));
         check(&[0, 0, 0, 0, 11], Some((Code::ResourceExhausted, text)));
+    }
+
+    #[test]
+    fn a_client_version_is_text_if_there_is_one() {
+        let check = |version: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert("client-api-version", http::HeaderValue::from_bytes(version).expect("a header"));
+            check_client_version(&headers).map_err(|status| (status.code(), status.message().to_owned()))
+        };
+        assert_eq!(check(b"3.7"), Ok(()));
+        let refused = (Code::InvalidArgument, "etcdserver: invalid client api version".to_owned());
+        assert_eq!(check(b"3.\xff"), Err(refused));
+        assert!(check_client_version(&HeaderMap::new()).is_ok());
     }
 
     #[test]
