@@ -46,6 +46,8 @@ pub(crate) fn hash(keyspace: &Keyspace, asked: i64) -> Result<Option<Hashed>, Er
 fn resolve(asked: i64, current: Revision, compacted: Revision) -> Result<Revision, Error> {
     match asked {
         0 => Ok(current),
+        // Nothing was ever written there, so nothing is missing.
+        _ if asked < 0 => Ok(Revision(asked)),
         _ if asked < compacted.0 => Err(Error::Compacted { asked, floor: compacted.0 }),
         _ if asked > current.0 => Err(Error::Future { asked, current: current.0 }),
         _ => Ok(Revision(asked)),
@@ -114,6 +116,7 @@ mod tests {
         assert_eq!(resolve(0, current, compacted), Ok(Revision(9)));
         assert_eq!(resolve(4, current, compacted), Ok(Revision(4)));
         assert_eq!(resolve(9, current, compacted), Ok(Revision(9)));
+        assert_eq!(resolve(-1, current, compacted), Ok(Revision(-1)));
         assert_eq!(resolve(3, current, compacted), Err(Error::Compacted { asked: 3, floor: 4 }));
         assert_eq!(resolve(10, current, compacted), Err(Error::Future { asked: 10, current: 9 }));
     }

@@ -17,6 +17,7 @@ mod flags;
 mod hashkv;
 mod join;
 mod logging;
+mod notice;
 mod pb;
 mod run;
 mod service_set;

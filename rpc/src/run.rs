@@ -35,6 +35,7 @@ pub(crate) fn run() -> ExitCode {
         Err(stop) => return stop.report(),
     };
     logging::start(&settings.logging);
+    end_at_a_panic();
     let threads = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("rpc")
@@ -48,6 +49,16 @@ pub(crate) fn run() -> ExitCode {
     // Not dropped: that would wait for calls that a broken disk never answers.
     runtime.shutdown_background();
     code
+}
+
+/// A panic is a mistake of ours or damage within the database file, and leaves a thread less: one line, and the process ends. What was
+/// acknowledged is in the log.
+fn end_at_a_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        let what = panic.to_string().replace('\n', " ");
+        eprintln!("sternpost: ended by a fault, or by damage to the database file: {what}");
+        std::process::exit(1);
+    }));
 }
 
 /// Says in one line on stderr why the server does not start.

@@ -5,8 +5,11 @@ use std::fmt::Display;
 use storage::Error;
 use tonic::{Code, Status};
 
+use crate::notice;
+
 /// The status of a refused or failed request. Clients compare the text, letter by letter.
 pub(crate) fn of(error: &Error) -> Status {
+    notice::tell(error);
     let (code, text) = parts(error);
     Status::new(code, text)
 }

@@ -142,8 +142,9 @@ fn limits(matches: &ArgMatches, connections_max: usize) -> Result<Limits, String
         handshake_timeout: Duration::from_secs(10),
         head_timeout: Duration::from_secs(300),
         header_bytes_max: 64 << 10,
-        streams_max: narrow("max-concurrent-streams", count(matches, "max-concurrent-streams"))?,
-        pending_resets_max: 1_000,
+        streams_max: streams_max(matches)?,
+        // A burst of requests that time out together must not cost a client its connection, and all its watches.
+        pending_resets_max: 16_384,
         local_resets_max: 1_024,
         stream_window_bytes: 1 << 20,
         connection_window_bytes: 8 << 20,
@@ -152,6 +153,14 @@ fn limits(matches: &ArgMatches, connections_max: usize) -> Result<Limits, String
         keepalive_timeout: positive(duration(matches, "grpc-keepalive-timeout"), Duration::from_secs(20)),
         message_bytes_max: narrow("max-request-bytes", message_bytes)?,
     })
+}
+
+/// 0 means no limit, as in etcd.
+fn streams_max(matches: &ArgMatches) -> Result<u32, String> {
+    match narrow("max-concurrent-streams", count(matches, "max-concurrent-streams"))? {
+        0 => Ok(u32::MAX),
+        limit => Ok(limit),
+    }
 }
 
 fn positive(duration: Duration, standard: Duration) -> Duration {

@@ -81,6 +81,7 @@ const EFFECTS: &[(&str, &str)] = &[
     ("--max-request-bytes=1000", "message_bytes_max: 525288"),
     ("--max-txn-ops=7", "max_txn_ops: 7"),
     ("--max-concurrent-streams=9", "streams_max: 9"),
+    ("--max-concurrent-streams=0", "streams_max: 4294967295"),
     ("--grpc-keepalive-interval=1h2m", "keepalive_interval: 3720s"),
     ("--grpc-keepalive-timeout=3s", "keepalive_timeout: 3s"),
     ("--watch-progress-notify-interval=5s", "progress_interval: 5s"),

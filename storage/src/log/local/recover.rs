@@ -178,6 +178,10 @@ impl Walk {
     fn unfinished(&mut self, fs: &dyn FileSystem, path: &Path, torn: bool) -> Result<(), Error> {
         let damaged = |offset, reason: &str| Err(Error::corrupt(place(path, offset), reason));
         let file = fs.open(path, OpenMode::Read).map_err(|error| error_at("opening", path, &error))?;
+        let len = file.len().map_err(|error| error_at("measuring", path, &error))?;
+        if len % super::sectors::SECTOR_BYTES != 0 {
+            return damaged(len, "the file ends within a sector, which no segment ever does");
+        }
         let mut window = Window::new(file, path)?;
         let written = window.first_written(0)?;
         self.bytes_read += window.bytes_read;
