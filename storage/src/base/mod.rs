@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use redb::{Database, ReadTransaction, ReadableDatabase};
+use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::error::Error;
 use crate::fs::FileSystem;
@@ -106,7 +106,9 @@ pub(crate) struct Totals {
 pub(crate) struct Base {
     database: Arc<Database>,
     backend: Backend,
-    /// What the last commit wrote.
+    /// Held while a commit is prepared and made: it starts from the numbers of the one before.
+    commits: Mutex<()>,
+    /// What the last commit wrote. Never held while a disk is waited for: every put asks for the totals.
     meta: Mutex<Meta>,
     fs: Arc<dyn FileSystem>,
     file: PathBuf,
@@ -157,11 +159,7 @@ impl Base {
     ///
     /// If the part does not continue what is in base.
     pub(crate) fn flush(&self, part: &PartData) -> Result<FlushReport, Error> {
-        // Held throughout: the numbers that a flush starts from are those of the commit before it.
-        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
-        let (after, report) = commit::durably(&self.database, |txn| flush::write(txn, &meta, part))?;
-        *meta = after;
-        Ok(report)
+        self.commit(|txn, meta| flush::write(txn, meta, part))
     }
 
     /// Obtains the room that a step of the sweep needs. Errors: `NoSpace` with nothing begun; `Io`.
@@ -174,21 +172,30 @@ impl Base {
     /// One step of the sweep in one durable commit: visits about `rows_max` versions written up to `compacted`, from where
     /// the last step ended, and drops what is unreadable. Errors, all final: `Io`, `Corrupt`.
     pub(crate) fn sweep(&self, compacted: Revision, rows_max: usize) -> Result<SweepReport, Error> {
-        let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
-        let (after, report) =
-            commit::durably(&self.database, |txn| sweep::step(txn, &meta, compacted, rows_max.max(1)))?;
-        *meta = after;
+        self.commit(|txn, meta| sweep::step(txn, meta, compacted, rows_max.max(1)))
+    }
+
+    /// One durable commit of what `work` writes, given what the last one wrote; it answers what this one writes.
+    fn commit<T>(&self, work: impl FnOnce(&WriteTransaction, &Meta) -> Result<(Meta, T), Error>) -> Result<T, Error> {
+        let _commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *self.meta();
+        let (after, report) = commit::durably(&self.database, |txn| work(txn, &before))?;
+        *self.meta() = after;
         Ok(report)
+    }
+
+    fn meta(&self) -> MutexGuard<'_, Meta> {
+        self.meta.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the sweep goes on: everything written before was visited.
     pub(crate) fn swept(&self) -> Revision {
-        self.meta.lock().unwrap_or_else(PoisonError::into_inner).cursor.main
+        self.meta().cursor.main
     }
 
     /// Bytes of user data, as of the last commit.
     pub(crate) fn totals(&self) -> Totals {
-        self.meta.lock().unwrap_or_else(PoisonError::into_inner).totals
+        self.meta().totals
     }
 
     /// The bytes of disk that the file takes; 0 if the file system does not say.

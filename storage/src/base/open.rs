@@ -89,7 +89,7 @@ fn base(fs: &Arc<dyn FileSystem>, path: &Path, database: Database, backend: Back
         backend.halt();
     }
     let meta = Mutex::new(opened?.meta);
-    Ok(Base { database, backend, meta, fs: Arc::clone(fs), file: path.to_owned() })
+    Ok(Base { database, backend, commits: Mutex::new(()), meta, fs: Arc::clone(fs), file: path.to_owned() })
 }
 
 /// What a flush of this part needs at most: scattered rows, and the data itself twice, because pages split half full.

@@ -64,7 +64,8 @@ fn step(keyspace: &Keyspace, random: &mut Prng) {
             let revision = keyspace.revision().0;
             let from = keyspace.status().compacted.0.max(1);
             if revision > from {
-                keyspace.compact(from + 1 + (random.next_u64() % (revision - from) as u64) as i64).wait().unwrap();
+                let upto = from + 1 + (random.next_u64() % (revision - from) as u64) as i64;
+                keyspace.compact(upto).wait().unwrap();
             }
         }
         10 => keyspace.flush().unwrap(),
@@ -105,7 +106,7 @@ fn counts_stay_exact_while_others_write() {
             let mut random = Prng::new(7);
             for _ in 0..1500 {
                 keyspace.put(put(&name(&mut random), "v")).wait().unwrap();
-                if random.below(3) == 0 {
+                if random.next_u64().is_multiple_of(3) {
                     keyspace.delete_range(delete(&name(&mut random))).wait().unwrap();
                 }
             }

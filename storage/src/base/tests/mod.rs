@@ -79,6 +79,15 @@ fn versions(snapshot: &Snapshot) -> Vec<(Bytes, RevisionPair)> {
     found
 }
 
+#[test]
+fn what_every_put_asks_for_is_answered_while_a_commit_is_made() {
+    let base = new_base(&MemoryDisk::new());
+    base.flush(&part(1, 1, vec![put("a", 2, "value")])).unwrap();
+    let before = base.totals();
+    let within = base.commit(|_, meta| Ok((*meta, (base.totals(), base.swept())))).unwrap();
+    assert_eq!(within, (before, base.swept()));
+}
+
 /// A generator that yields the same numbers for the same seed.
 struct Rng(u64);
 
