@@ -148,7 +148,9 @@ async fn a_disk_error_ends_the_server_at_once_and_loses_nothing_acknowledged() {
         }
         assert!(acknowledged < 100_000, "the limit was never met");
     };
-    assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
+    // Or by the client itself, if its request met a connection that was closed already.
+    let from_the_server = std::error::Error::source(&refused).is_none();
+    assert!(!from_the_server || refused.code() == tonic::Code::Unavailable, "{refused:?}");
     let status = server.wait().await;
     println!("{acknowledged} puts acknowledged, ended {:?} after the first refusal", begun.elapsed());
     assert_eq!(status.code(), Some(1), "{}", server.log());
