@@ -235,6 +235,68 @@ async fn files_that_were_cut_to_nothing_do_not_become_a_fresh_store() {
     assert!(!status.success(), "it started over {}: {}", largest.display(), server.log());
 }
 
+/// Every key, as soon as the server answers, or what it says instead; `None` if it ended.
+async fn everything_or_the_end(server: &mut Server) -> Option<Result<Vec<KeyValue>, tonic::Status>> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let all = RangeRequest { key: vec![0], range_end: vec![0], ..Default::default() };
+    while Instant::now() < deadline {
+        if server.exited().is_some() {
+            return None;
+        }
+        if let Ok(channel) = server.endpoint().connect().await {
+            match unary::<_, RangeResponse>(&channel, "/etcdserverpb.KV/Range", all.clone()).await {
+                // The connection went with the process, or the process will follow.
+                Err(status) if status.code() != tonic::Code::DataLoss => {}
+                answer => return Some(answer.map(|response| response.kvs)),
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("neither an answer nor an end:\n{}", server.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_in_the_database_file_is_never_served() {
+    let mut server = Server::start(SMALL).await;
+    let channel = server.channel();
+    for index in 0..2000 {
+        let put = PutRequest { key: format!("k{index}").into_bytes(), value: vec![b'v'; 100], ..Default::default() };
+        let _: PutResponse = unary(&channel, "/etcdserverpb.KV/Put", put).await.expect("the server answers");
+    }
+    let right = everything_or_the_end(&mut server).await.expect("it lives").expect("an answer");
+    server.terminate();
+    server.wait().await;
+    let file = server.data().join("base.redb");
+    let good = std::fs::read(&file).expect("the database file");
+    let mut rng = Rng::new(seed());
+    let (mut served, mut refused, mut ended) = (0, 0, 0);
+    for _ in 0..24 {
+        let mut bad = good.clone();
+        let page = rng.below(bad.len() / 4096);
+        bad[page * 4096..page * 4096 + 512].fill(0);
+        std::fs::write(&file, &bad).expect("it is writable");
+        server.spawn();
+        match everything_or_the_end(&mut server).await {
+            Some(Ok(kvs)) => {
+                assert!(kvs == right, "page {page}: {} keys, {} are right", kvs.len(), right.len());
+                served += 1;
+            }
+            Some(Err(_)) => refused += 1,
+            None => {
+                let status = server.wait().await;
+                assert_eq!(status.code(), Some(1), "page {page}: {}", server.log());
+                let why: Vec<_> =
+                    server.log().lines().filter(|line| line.starts_with("sternpost: ")).map(str::to_owned).collect();
+                assert_eq!(why.len(), 1, "page {page}: {}", server.log());
+                ended += 1;
+            }
+        }
+        server.kill();
+    }
+    println!("{served} served what is right, {refused} refused the read, {ended} ended");
+    assert!(refused + ended > 0, "no damage was met");
+}
+
 fn files_below(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()

@@ -1,4 +1,4 @@
-//! What an operator must hear of, whoever's request it was that met it.
+//! What an operator must hear of, whatever request it was that met it.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

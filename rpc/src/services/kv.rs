@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 use storage::{Error, RangeReply, RangeRequest, Revision, Txn};
+use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 use tracing::warn;
 
@@ -19,12 +20,17 @@ use crate::status;
 #[derive(Debug)]
 pub(crate) struct KvService {
     context: Arc<Context>,
+    /// Who may wait for the sweep: it takes long, and occupies a thread that reads could use.
+    sweep: Semaphore,
 }
+
+/// Physical compactions that wait at the same time; further ones wait for these.
+const SWEEP_WAITS_MAX: usize = 2;
 
 impl KvService {
     /// The service over a keyspace.
     pub(crate) fn new(context: Arc<Context>) -> KvService {
-        KvService { context }
+        KvService { context, sweep: Semaphore::new(SWEEP_WAITS_MAX) }
     }
 
     /// Reads a range; after everything that was acknowledged before, unless the client does without.
@@ -48,6 +54,7 @@ impl KvService {
             }
             done => done,
         };
+        let _turn = self.sweep.acquire().await.map_err(|_| status::stopped())?;
         self.context.blocking(swept).await
     }
 
