@@ -25,7 +25,7 @@ pub(crate) const STORAGE_VERSION: &str = "3.7.0";
 const ABOUT: &str = "A durable, versioned keyspace that speaks the etcd v3 API.";
 const AFTER_HELP: &str = "Every flag may start with one dash or two and has a variable: --data-dir is ETCD_DATA_DIR; setting both is an error.
 The other flags of etcd 3.7 are accepted: those without effect here are named once in the log, those that ask for
-something that is missing (TLS, automatic compaction, a second member) are refused.";
+something that is missing (TLS, a configuration file, a second member) are refused.";
 
 /// Reads the settings of this process.
 pub(crate) fn from_process() -> Result<Settings, Stop> {
