@@ -71,7 +71,7 @@ impl<'a> Run<'a> {
     /// Deletes every key of a range, in key order.
     pub(super) fn delete_range(&mut self, delete: &DeleteRange) -> Result<DeleteRangeReply, Error> {
         let doomed = self.living(&delete.range)?;
-        let prev_kvs = if delete.prev_kv { self.sources.key_values(doomed.clone())? } else { Vec::new() };
+        let prev_kvs = if delete.prev_kv { self.sources.key_values(&doomed)? } else { Vec::new() };
         let deleted = i64::try_from(doomed.len()).unwrap_or(i64::MAX);
         for found in &doomed {
             self.delete(found);

@@ -105,7 +105,7 @@ impl Committer {
                     if !commands.is_empty() || !due.is_empty() {
                         self.batch(commands, &due)?;
                     }
-                    self.freeze_if(flush)?;
+                    self.freeze_if(flush);
                 }
             }
         }
@@ -282,14 +282,14 @@ impl Committer {
     }
 
     /// Hands the active part to the maintenance thread if it is large enough, or asked for, and the one before has arrived.
-    fn freeze_if(&mut self, asked: bool) -> Result<(), Error> {
+    fn freeze_if(&mut self, asked: bool) {
         let sources = self.shared.head().sources.clone();
         if sources.frozen.is_some() {
             if asked {
                 self.shared.queue.request_flush();
                 self.shared.queue.pause(Duration::from_millis(100));
             }
-            return Ok(());
+            return;
         }
         let full = self.bounds.reached(&sources.active);
         if full || (asked && self.state.applied.position > sources.base.applied().position) {
@@ -298,7 +298,6 @@ impl Committer {
         } else if asked {
             self.shared.nudge();
         }
-        Ok(())
     }
 
     fn trim(&mut self) -> Result<(), Error> {
@@ -313,7 +312,7 @@ impl Committer {
     /// The end in order: what is in memory goes to base.
     fn finish(&mut self) -> Result<(), Error> {
         if self.flushed() {
-            self.freeze_if(true)?;
+            self.freeze_if(true);
             self.flushed();
         }
         self.trim()

@@ -114,7 +114,7 @@ impl Sources {
     }
 
     /// The values of what was found, fetched from `history` in revision order, answered in the order given.
-    pub(crate) fn key_values(&self, found: Vec<Found>) -> Result<Vec<KeyValue>, Error> {
+    pub(crate) fn key_values(&self, found: &[Found]) -> Result<Vec<KeyValue>, Error> {
         let far: Vec<RevisionPair> = found.iter().filter_map(Found::value_in_history).collect();
         let mut fetched = self.base.values(&far)?.into_iter();
         let filled = found.iter().map(|found| {

@@ -40,7 +40,7 @@ impl RangeReader<'_> {
         reply.count = count;
         found.retain(|found| passes(&request.filters, found));
         let kvs = if by_value(request) {
-            let mut kvs = self.sources.key_values(found)?;
+            let mut kvs = self.sources.key_values(&found)?;
             kvs.sort_by(|a, b| a.value.cmp(&b.value));
             order(&mut kvs, request.order);
             reply.more = cut(&mut kvs, limit);
@@ -162,7 +162,7 @@ impl RangeReader<'_> {
 
     fn contents(&self, found: Vec<Found>, content: Content) -> Result<Vec<KeyValue>, Error> {
         match content {
-            Content::Full => self.sources.key_values(found),
+            Content::Full => self.sources.key_values(&found),
             // The index holds no lease for a reader of keys alone: etcd 3.7 answers 0 here.
             _ => Ok(found.iter().map(|found| KeyValue { lease: 0, ..found.without_value() }).collect()),
         }
