@@ -1,0 +1,5 @@
+package main
+
+import _ "sternpost/tests/etcd/servers"
+
+func main() {}
