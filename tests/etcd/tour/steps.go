@@ -76,6 +76,33 @@ var tour = []group{
 
 	{"watch", watchSteps()},
 
+	// These hash everything that is stored, and so come before any key with a lease, whose id the server chooses.
+	{"maintenance", lines(
+		"alarm list", "alarm disarm", "alarm", "endpoint health", "endpoint status", "endpoint hashkv", "endpoint hashkv --rev=5",
+		"endpoint hashkv --rev=99999", "endpoint status --cluster", "endpoint health --cluster", "member list", "member list --hex",
+		"member list --consistency=s", "version", "endpoint", "move-leader", "move-leader zz",
+		"auth status",
+	)},
+
+	{"make-mirror", only(simple, []step{
+		{line: "put m/1 one"}, {line: "put m/2 two"}, {line: "put m/zz end"},
+		{line: "make-mirror {second} --prefix m/", mirrored: "m/zz"},
+		{line: "get '' --prefix --endpoints={second}"},
+		{line: "make-mirror {second} --prefix m/ --dest-prefix n/", mirrored: "n/zz"},
+		{line: "get n/ --prefix --endpoints={second}"},
+		{line: "make-mirror {second} --prefix m/ --no-dest-prefix", mirrored: "zz"},
+		{line: "make-mirror {second} --prefix dir/ --rev=2", mirrored: "3"},
+		{line: "get '' --prefix --endpoints={second} --write-out=fields"},
+		{line: "make-mirror {second} --no-dest-prefix --dest-prefix x"}, {line: "make-mirror"},
+	})},
+
+	{"compaction", lines(
+		"compaction 99999", "compaction 5", "compaction 5", "compaction 4", "get a --rev=4", "get a --rev=5", "get '' --prefix --rev=5",
+		"compaction 9 --physical", "compaction 0", "compaction", "compaction x", "compaction -- -1", "get a --rev=8",
+		"endpoint hashkv --rev=4", "endpoint hashkv --rev=12", "watch a --rev=2", "watch '' --prefix --rev=8 --prev-kv",
+		"get '' --prefix", "get '' --prefix --rev=9",
+	)},
+
 	{"lease", leaseSteps()},
 
 	{"lock", []step{
@@ -95,32 +122,6 @@ var tour = []group{
 		{line: "elect e1", formats: simple}, {line: "elect -l e1 x", formats: simple}, {line: "elect", formats: simple},
 		{line: "del obs/1"},
 	}},
-
-	{"make-mirror", only(simple, []step{
-		{line: "put m/1 one"}, {line: "put m/2 two"}, {line: "put m/zz end"},
-		{line: "make-mirror {second} --prefix m/", mirrored: "m/zz"},
-		{line: "get '' --prefix --endpoints={second}"},
-		{line: "make-mirror {second} --prefix m/ --dest-prefix n/", mirrored: "n/zz"},
-		{line: "get n/ --prefix --endpoints={second}"},
-		{line: "make-mirror {second} --prefix m/ --no-dest-prefix", mirrored: "zz"},
-		{line: "make-mirror {second} --prefix dir/ --rev=2", mirrored: "3"},
-		{line: "get '' --prefix --endpoints={second} --write-out=fields"},
-		{line: "make-mirror {second} --no-dest-prefix --dest-prefix x"}, {line: "make-mirror"},
-	})},
-
-	{"maintenance", lines(
-		"alarm list", "alarm disarm", "alarm", "endpoint health", "endpoint status", "endpoint hashkv", "endpoint hashkv --rev=5",
-		"endpoint hashkv --rev=99999", "endpoint status --cluster", "endpoint health --cluster", "member list", "member list --hex",
-		"member list --consistency=s", "version", "endpoint", "move-leader 1", "move-leader", "move-leader zz",
-		"auth status",
-	)},
-
-	{"compaction", lines(
-		"compaction 99999", "compaction 5", "compaction 5", "compaction 4", "get a --rev=4", "get a --rev=5", "get '' --prefix --rev=5",
-		"compaction 9 --physical", "compaction 0", "compaction", "compaction x", "compaction -- -1", "get a --rev=8",
-		"endpoint hashkv --rev=4", "endpoint hashkv --rev=12", "watch a --rev=2", "watch '' --prefix --rev=8 --prev-kv",
-		"get '' --prefix", "get '' --prefix --rev=9",
-	)},
 
 	{"check and completion", only(simple, lines(
 		"completion bash", "help", "put --help", "nothing", "get a --nothing", "get a --write-out=nothing",
@@ -152,5 +153,6 @@ var notYet = []struct{ name, line, stdin string }{
 	{"MemberRemove", "member remove 1", ""},
 	{"MemberUpdate", "member update 1 --peer-urls=http://127.0.0.1:1", ""},
 	{"MemberPromote", "member promote 1", ""},
+	{"MoveLeader", "move-leader 1", ""},
 	{"Downgrade", "downgrade validate 3.6.0", ""},
 }
