@@ -18,7 +18,7 @@ import (
 
 // floor is the number of comparisons below which the tour has lost steps; wallLimit bounds all of it.
 const (
-	floor     = 700
+	floor     = 950
 	wallLimit = 110 * time.Second
 )
 

@@ -27,7 +27,7 @@ var rules = []struct {
 	{regexp.MustCompile(`took = ?\S+`), `took = T`},
 	{regexp.MustCompile(`"(took|Took)"( ?: ?)[^,}\s]+`), `"$1"$2T`},
 	{regexp.MustCompile(`LocalAddr: '[^']*'`), `LocalAddr: PORT`},
-	{regexp.MustCompile(`\b[\d.]+(µs|ms|s)\b`), `T`},
+	{regexp.MustCompile(`\b\d+\.\d+(µs|ms|s)\b`), `T`},
 	{regexp.MustCompile(`"ts":"[^"]*"`), `"ts":T`},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\S+`), `T`},
 	{regexp.MustCompile(`"target":"etcd-endpoints://0x[0-9a-f]+/`), `"target":"`},
