@@ -45,6 +45,25 @@ async fn a_list_is_sorted_limited_and_counted() {
 }
 
 #[tokio::test]
+async fn what_sorts_equal_stays_in_the_order_of_the_keys() {
+    let (_server, mut client) = connected().await;
+    let puts = ["a", "b", "c", "d"].map(|key| TxnOp::put(key, if key == "b" { "2" } else { "1" }, None));
+    client.txn(Txn::new().and_then(puts)).await.unwrap();
+    for (target, order, expected) in [
+        (SortTarget::Value, SortOrder::Ascend, "acdb"),
+        (SortTarget::Value, SortOrder::Descend, "bacd"),
+        (SortTarget::Version, SortOrder::Descend, "abcd"),
+        (SortTarget::Create, SortOrder::Descend, "abcd"),
+        (SortTarget::Mod, SortOrder::Descend, "abcd"),
+        (SortTarget::Key, SortOrder::Descend, "dcba"),
+    ] {
+        let list = client.get("", Some(GetOptions::new().with_all_keys().with_sort(target, order))).await.unwrap();
+        let keys: String = list.kvs().iter().map(|kv| kv.key_str().unwrap()).collect();
+        assert_eq!(keys, expected, "{target:?} {order:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_transaction_takes_one_branch_at_one_revision() {
     let (_server, mut client) = connected().await;
     let create = |value: &str| {

@@ -43,9 +43,11 @@ fn select(mut all: Vec<KeyValue>, request: &RangeRequest) -> (Vec<KeyValue>, usi
         all.truncate(limit + 1);
     }
     all.retain(|kv| passes(kv, request));
-    all.sort_by_key(|kv| sort_key(kv, request.sort_target));
+    // What is equal stays in the order of the keys, in both orders.
     if request.sort_order == 2 {
-        all.reverse();
+        all.sort_by_key(|kv| std::cmp::Reverse(sort_key(kv, request.sort_target)));
+    } else {
+        all.sort_by_key(|kv| sort_key(kv, request.sort_target));
     }
     let more = limit > 0 && all.len() > limit;
     let cut = if more { limit } else { all.len() };

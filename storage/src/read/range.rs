@@ -41,8 +41,7 @@ impl RangeReader<'_> {
         found.retain(|found| passes(&request.filters, found));
         let kvs = if by_value(request) {
             let mut kvs = self.sources.key_values(&found)?;
-            kvs.sort_by(|a, b| a.value.cmp(&b.value));
-            order(&mut kvs, request.order);
+            ordered(&mut kvs, request.order, |kvs| kvs.sort_by(|a, b| a.value.cmp(&b.value)));
             reply.more = cut(&mut kvs, limit);
             kvs
         } else {
@@ -211,18 +210,24 @@ fn sort(found: &mut [Found], request: &RangeRequest) {
     if natural(request) {
         return;
     }
-    match request.target {
-        SortTarget::Key | SortTarget::Value => {}
+    ordered(found, request.order, |found| match request.target {
+        SortTarget::Key | SortTarget::Value => found.sort_by(|a, b| a.key().cmp(b.key())),
         SortTarget::Version => found.sort_by_cached_key(|found| found.without_value().version),
         SortTarget::Create => found.sort_by_cached_key(|found| found.without_value().create_revision),
         SortTarget::Mod => found.sort_by_key(|found| found.place().main),
-    }
-    order(found, request.order);
+    });
 }
 
-fn order<T>(sorted: &mut [T], order: SortOrder) {
-    if order == SortOrder::Descend {
-        sorted.reverse();
+/// Sorts by what `sort` sorts ascending and stable. Turned round before and after it, what compares equal stays in the
+/// order of the keys whatever the order, as in etcd.
+fn ordered<T>(items: &mut [T], order: SortOrder, sort: impl FnOnce(&mut [T])) {
+    let descending = order == SortOrder::Descend;
+    if descending {
+        items.reverse();
+    }
+    sort(items);
+    if descending {
+        items.reverse();
     }
 }
 
