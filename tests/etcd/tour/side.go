@@ -141,7 +141,14 @@ func (s *side) run(ctx context.Context, st step, format string) (result, error) 
 		line = strings.ReplaceAll(line, fmt.Sprintf("{lease%d}", i+1), lease)
 	}
 	line = strings.NewReplacer("{second}", s.second.Endpoint, "{dir}", s.dir+"/"+string(s.kind)).Replace(line)
+	if strings.Contains(line, "{lease") {
+		return result{}, fmt.Errorf("%s: %q: no lease was granted", s.kind, st.line)
+	}
 	words := split(line)
+	if format == "table" && strings.HasPrefix(line, "lease grant ") {
+		// A grant has no table, and is refused before it is sent; later steps need the lease.
+		format = "simple"
+	}
 	flags := []string{"--endpoints=" + s.server.Endpoint}
 	if format != "simple" {
 		flags = append(flags, "--write-out="+format)
