@@ -41,7 +41,7 @@ func (c *Counts) text(name string) {
 
 // seen counts one request that both servers answered.
 func (c *Counts) seen(p *Pair, step Step, resolved proto.Message, answer Answer) {
-	if answer.Code != codes.OK {
+	if answer.Code != codes.OK && (step.Kind != kindRaw || len(step.Raw) == 0) {
 		c.text(strings.ReplaceAll(answer.Text, "\u00a0", " "))
 	}
 	if step.Method != "" && step.Kind != kindRaw {

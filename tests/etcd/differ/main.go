@@ -14,13 +14,14 @@ import (
 )
 
 var (
-	seconds    = flag.Int("seconds", 330, "how long to run")
-	seed       = flag.Int64("seed", 0, "draws the requests; 0 takes one from the clock")
-	floor      = flag.Int64("floor", -1, "fail below this many requests; the default is 50000 from 300 seconds on")
-	workers    = flag.Int("workers", 2, "pairs of servers that are driven at the same time")
-	falsify    = flag.Bool("falsify", false, "alter one answer of Sternpost: the run must fail")
-	prove      = flag.Bool("prove", false, "show that each kind of alteration is noticed")
-	replayFile = flag.String("replay", "", "run the steps of a file that a failure has written")
+	seconds     = flag.Int("seconds", 330, "how long to run")
+	seed        = flag.Int64("seed", 0, "draws the requests; 0 takes one from the clock")
+	floor       = flag.Int64("floor", -1, "fail below this many requests; the default is 50000 from 300 seconds on")
+	workers     = flag.Int("workers", 2, "pairs of servers that are driven at the same time")
+	falsify     = flag.Bool("falsify", false, "alter one answer of Sternpost: the run must fail")
+	prove       = flag.Bool("prove", false, "show that each kind of alteration is noticed")
+	shrinkAgain = flag.Bool("shrink", false, "with -replay: go on leaving out steps")
+	replayFile  = flag.String("replay", "", "run the steps of a file that a failure has written")
 )
 
 // sequenceLength is the steps of a sequence; perServers the sequences until the servers start empty again.
@@ -58,7 +59,11 @@ func replayOnly(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if difference != nil {
-		fmt.Println(difference)
+		if *shrinkAgain {
+			report(ctx, sequence.Seed, sequence.Steps, difference)
+		} else {
+			fmt.Println(difference)
+		}
 		return false, nil
 	}
 	fmt.Printf("%d steps, no difference\n", len(sequence.Steps))
