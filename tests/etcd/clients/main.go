@@ -123,7 +123,7 @@ func main() {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), wallLimit)
 	defer cancel()
-	failed := 0
+	passed, failed := int64(0), 0
 	for _, kind := range []servers.Kind{servers.Etcd, servers.Sternpost} {
 		checks, failures, err := runKind(ctx, kind, *filter)
 		if err != nil {
@@ -134,9 +134,10 @@ func main() {
 			fmt.Printf("clients: %d checks are fewer than %d\n", checks, floor)
 			failures++
 		}
-		failed += failures
+		passed, failed = passed+checks, failed+failures
 		fmt.Printf("clients: %s: %d checks, %d scenarios failed, %.1f s\n", kind, checks, failures, time.Since(began).Seconds())
 	}
+	servers.Result(passed, int64(failed), time.Since(began))
 	if failed > 0 {
 		os.Exit(1)
 	}

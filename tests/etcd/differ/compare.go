@@ -102,6 +102,13 @@ func (p *Pair) leaveOpen(request, e, s proto.Message) {
 		if request, ok := request.(*pb.TxnRequest); ok {
 			p.leaveOpenTxn(request, e, s.(*pb.TxnResponse))
 		}
+	case *pb.HashKVResponse:
+		// A lease's id is part of what is hashed.
+		if p.attached {
+			s.(*pb.HashKVResponse).Hash = e.Hash
+		} else {
+			p.counts.hit("HashKV: hashes compared")
+		}
 	case *pb.LeaseTimeToLiveResponse:
 		// Seconds pass between the two calls; after a restart see differences.md, "TTL after a restart".
 		s := s.(*pb.LeaseTimeToLiveResponse)

@@ -221,7 +221,7 @@ func expectedOptions() []string {
 		names = append(names, "malformed: "+damage.name)
 	}
 	names = append(names, "LeaseGrantRequest.TTL: negative", "TxnRequest of three levels or more", "TxnRequest, empty",
-		"malformed: unknown method or service", "lease: expired by time", "restart: SIGTERM", "restart: SIGKILL",
+		"malformed: unknown method or service", "lease: expired by time", "restart: SIGTERM", "restart: SIGKILL", "HashKV: hashes compared",
 		"watch: cancel of an unknown id", "watch: ended by compaction", "watch: progress request that is answered",
 		"watch: progress request that is not answered")
 	// Not generated, because etcd's answer depends on its chunks: differences.md, "RangeStream with a sort target".

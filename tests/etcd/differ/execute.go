@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -226,6 +227,9 @@ func (p *Pair) learn(step Step, resolved proto.Message, answers [2]Answer) {
 	if header, ok := answers[etcd].Reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 		p.now = max(p.now, header.GetHeader().GetRevision())
 	}
+	if resolved != nil {
+		p.learnAttached(resolved)
+	}
 	switch request := resolved.(type) {
 	case *pb.CompactionRequest:
 		p.compacted = request.Revision
@@ -246,6 +250,16 @@ func (p *Pair) learn(step Step, resolved proto.Message, answers [2]Answer) {
 			}
 		}
 	}
+}
+
+// learnAttached notices a put, of its own or in a transaction, that names a lease whose id the servers chose.
+func (p *Pair) learnAttached(request proto.Message) {
+	walk(request.ProtoReflect(), func(m protoreflect.Message, field protoreflect.FieldDescriptor, value protoreflect.Value) {
+		if m.Descriptor().Name() == "PutRequest" && field.Name() == "lease" {
+			_, chosen := p.chosen[etcd][value.Int()]
+			p.attached = p.attached || chosen
+		}
+	})
 }
 
 // briefLease grants with a TTL that the servers raise to their least, and takes the lease back before time matters.

@@ -14,11 +14,14 @@ import (
 // generator draws the steps of one sequence.
 type generator struct {
 	*rand.Rand
-	keys    [][]byte
-	ends    [][]byte
-	grants  []int // ids of steps that granted
-	nextID  int
-	watches int
+	keys   [][]byte
+	ends   [][]byte
+	grants []int // ids of steps that granted
+	named  []int // those of them that chose the lease's id
+	// attachAny lets keys have leases whose id the server chose. From then on hashes cannot be equal.
+	attachAny bool
+	nextID    int
+	watches   int
 }
 
 // newGenerator makes the keys: few enough to be met again and again, and prefixes of each other.
@@ -147,21 +150,28 @@ func (g *generator) value() []byte {
 	return []byte(fmt.Sprintf("v%d", g.Intn(30)))
 }
 
-func (g *generator) lease() int64 {
+func (g *generator) lease() int64 { return g.leaseOf(g.grants) }
+
+// leaseOf draws a lease's id, often of one of these grants.
+func (g *generator) leaseOf(grants []int) int64 {
 	switch n := g.Intn(10); {
 	case n == 0:
 		return int64(1 + g.Intn(6)) // chosen ids; some were never granted
 	case n == 1 && g.one(3):
 		return -5
-	case n <= 4 && len(g.grants) > 0:
-		return refLease + int64(g.grants[g.Intn(len(g.grants))])
+	case n <= 4 && len(grants) > 0:
+		return refLease + int64(grants[g.Intn(len(grants))])
 	}
 	return 0
 }
 
 // put draws a put; ignore says whether it may keep what is stored.
 func (g *generator) put(ignore bool) *pb.PutRequest {
-	r := &pb.PutRequest{Key: g.key(), Value: g.value(), PrevKv: g.one(3), Lease: g.lease()}
+	grants := g.named
+	if g.attachAny {
+		grants = g.grants
+	}
+	r := &pb.PutRequest{Key: g.key(), Value: g.value(), PrevKv: g.one(3), Lease: g.leaseOf(grants)}
 	if ignore && g.one(6) {
 		r.IgnoreValue = true
 		if !g.one(4) {
@@ -202,6 +212,9 @@ func (g *generator) grant() Step {
 	}
 	step := g.step(kindCall, methodGrant, r)
 	g.grants = append(g.grants, step.ID)
+	if r.ID != 0 {
+		g.named = append(g.named, step.ID)
+	}
 	return step
 }
 
@@ -283,7 +296,7 @@ func (g *generator) sequence(length, number int) []Step {
 		steps = append(steps[:i:i], append([]Step{step}, steps[i:]...)...)
 	}
 	if number%4 == 1 {
-		at(g.step(kindExpire, methodGrant, &pb.LeaseGrantRequest{TTL: 2}))
+		at(g.step(kindExpire, methodGrant, &pb.LeaseGrantRequest{ID: 99, TTL: 2}))
 	}
 	if number%4 == 2 {
 		at(Step{Kind: kindRestart, Kill: number%8 == 2})

@@ -33,6 +33,7 @@ type Pair struct {
 	compacted int64
 	everyC    map[int64]bool // all revisions that were compacted
 	twice     map[int64]bool // revisions in which a key changed more than once
+	attached  bool           // a key has had a lease whose id the servers chose
 	restarted bool
 	streams   map[int]*watchStream
 	oracle    *oracle
