@@ -19,6 +19,8 @@ use crate::tables::{Applied, LeaseRow, WriterRow};
 use crate::types::{LeaseId, MemberId, Revision};
 
 mod backend;
+#[allow(dead_code, reason = "what rewrites base comes next")]
+mod build;
 mod commit;
 mod compact;
 mod fault;
@@ -35,9 +37,11 @@ mod tests;
 mod verify;
 
 use backend::Backend;
+pub(crate) use build::Builder;
 use fault::At;
+use flush::Garbage;
 use meta::Meta;
-use rows::TableId;
+pub(crate) use rows::TableId;
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,6 +116,8 @@ pub(crate) struct Base {
     meta: Mutex<Meta>,
     fs: Arc<dyn FileSystem>,
     file: PathBuf,
+    #[allow(dead_code, reason = "what rewrites base comes next")]
+    cache_bytes: usize,
 }
 
 /// Base at one commit, for reading. Cheap to share; pins pages while it lives.
@@ -129,7 +135,7 @@ impl Base {
     /// Creates base in a new file and makes both durable. A crash in the middle leaves a file that `open` refuses.
     /// Errors: `NoSpace`; `Io`, also if the file exists.
     pub(crate) fn create(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Base, Error> {
-        open::create(fs, file, cache_bytes)
+        Builder::create(fs, file, cache_bytes)?.finish(Meta::NEW.applied, Meta::NEW.cursor)
     }
 
     /// Opens base. Errors: `Corrupt` for a missing, empty, damaged or foreign file; `Io`, also for a newer format.
@@ -159,7 +165,7 @@ impl Base {
     ///
     /// If the part does not continue what is in base.
     pub(crate) fn flush(&self, part: &PartData) -> Result<FlushReport, Error> {
-        self.commit(|txn, meta| flush::write(txn, meta, part))
+        self.commit(|txn, meta| flush::write(txn, meta, part, Garbage::Drop))
     }
 
     /// Obtains the room that a step of the sweep needs. Errors: `NoSpace` with nothing begun; `Io`.

@@ -11,6 +11,7 @@ use super::*;
 use crate::change::{Change, ChangeKind};
 use crate::types::{Position, RevisionPair};
 
+mod build;
 mod compaction;
 mod disk;
 mod faults;
