@@ -39,7 +39,6 @@ fn drops_max(part: &PartData) -> usize {
 
 /// Whether versions that nobody can read are dropped on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "what rewrites base comes next")]
 pub(crate) enum Garbage {
     Drop,
     Keep,
@@ -60,7 +59,6 @@ pub(super) fn write(
     Ok((meta, report))
 }
 
-#[allow(dead_code, reason = "what rewrites base comes next")]
 /// Writes the versions of a part alone, all of them.
 pub(super) fn write_changes(txn: &WriteTransaction, before: &Meta, part: &PartData) -> Result<Meta, Error> {
     assert_continues(before, part);

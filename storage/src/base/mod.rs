@@ -19,7 +19,6 @@ use crate::tables::{Applied, LeaseRow, WriterRow};
 use crate::types::{LeaseId, MemberId, Revision};
 
 mod backend;
-#[allow(dead_code, reason = "what rewrites base comes next")]
 mod build;
 mod commit;
 mod compact;
@@ -28,6 +27,7 @@ mod flush;
 mod layout;
 mod meta;
 mod open;
+mod rewrite;
 mod rows;
 mod scan;
 mod small;
@@ -39,8 +39,9 @@ mod verify;
 use backend::Backend;
 pub(crate) use build::Builder;
 use fault::At;
-use flush::Garbage;
+pub(crate) use flush::Garbage;
 use meta::Meta;
+pub(crate) use rewrite::{Rewrite, Step, unfinished};
 pub(crate) use rows::TableId;
 
 /// The small tables, whole, as a start needs them in memory.
@@ -116,7 +117,6 @@ pub(crate) struct Base {
     meta: Mutex<Meta>,
     fs: Arc<dyn FileSystem>,
     file: PathBuf,
-    #[allow(dead_code, reason = "what rewrites base comes next")]
     cache_bytes: usize,
 }
 
@@ -158,14 +158,15 @@ impl Base {
         open::reserve(&self.fs, &self.file, &self.backend, open::worst_case_bytes(part, &self.backend))
     }
 
-    /// Writes a part in one durable commit, with the log position that it reaches, and compacts the keys it touches.
+    /// Writes a part in one durable commit, with the log position that it reaches, and compacts the keys it touches unless told to
+    /// keep everything: then the sweep does it later.
     /// Errors, all final: `Io`, after which the part may or may not be in base; `Corrupt`.
     ///
     /// # Panics
     ///
     /// If the part does not continue what is in base.
-    pub(crate) fn flush(&self, part: &PartData) -> Result<FlushReport, Error> {
-        self.commit(|txn, meta| flush::write(txn, meta, part, Garbage::Drop))
+    pub(crate) fn flush(&self, part: &PartData, garbage: Garbage) -> Result<FlushReport, Error> {
+        self.commit(|txn, meta| flush::write(txn, meta, part, garbage))
     }
 
     /// Obtains the room that a step of the sweep needs. Errors: `NoSpace` with nothing begun; `Io`.

@@ -10,7 +10,7 @@ fn copy_path() -> PathBuf {
 type Row = (TableId, Vec<u8>, Vec<u8>);
 
 /// Everything in a base, and what it says about itself.
-fn everything(snapshot: &Snapshot) -> (Meta, Vec<Row>) {
+pub(super) fn everything(snapshot: &Snapshot) -> (Meta, Vec<Row>) {
     let mut rows = Vec::new();
     for table in TableId::ALL {
         snapshot
@@ -39,7 +39,7 @@ fn original(disk: &MemoryDisk) -> Base {
         part.lease_keys.insert((LeaseId(7), Bytes::from(format!("key {round}"))), true);
         part.writers.insert(MemberId(3), WriterRow { generation: 1, writer: crate::types::WriterId(9), number: 4 });
         part.marks.insert(1000 * round as u64, Revision(main));
-        base.flush(&part).unwrap();
+        base.flush(&part, Garbage::Drop).unwrap();
     }
     base
 }
@@ -108,7 +108,7 @@ fn changes_on_top_of_a_copy_give_what_flushing_them_gives() {
     let more = PartData { applied: Applied { position: Position(4), ..meta.applied }, ..part(4, -1, more) };
     let more = PartData { applied: Applied { revision: Revision(next + 499), ..more.applied }, ..more };
     builder.flush(&more).unwrap();
-    base.flush(&more).unwrap();
+    base.flush(&more, Garbage::Drop).unwrap();
     let copy = builder.finish(more.applied, meta.cursor).unwrap();
     copy.snapshot().unwrap().verify().unwrap();
     assert_eq!(everything(&copy.snapshot().unwrap()), everything(&base.snapshot().unwrap()));
@@ -124,7 +124,7 @@ fn rows_in_order_fill_their_pages() {
     for (step, keys) in order.chunks(2000).enumerate() {
         let first = 2 + 2000 * step as i64;
         let changes = keys.iter().zip(first..).map(|(n, main)| put(&format!("key {n:05}"), main, vec![7; 200]));
-        base.flush(&part(step as u64 + 1, -1, changes.collect())).unwrap();
+        base.flush(&part(step as u64 + 1, -1, changes.collect()), Garbage::Drop).unwrap();
     }
     let (meta, rows) = everything(&base.snapshot().unwrap());
     let mut builder = Builder::create(&on(&disk), &copy_path(), CACHE_BYTES).unwrap();
