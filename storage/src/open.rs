@@ -207,7 +207,7 @@ impl Threads {
             shared,
             move || maintenance::run(&for_base, &base_ended),
             |shared| {
-                shared.shrinks.answer(&Err(Error::Stopped));
+                shared.shrinks.answer(&Err(shared.over().unwrap_or(Error::Stopped)));
             },
         )?);
         self.committer = Some(spawn("committer", shared, move || committer.run(), committer::leave)?);

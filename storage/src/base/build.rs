@@ -58,7 +58,7 @@ impl Builder {
     }
 
     /// Takes a row as `layout.rs` describes it, checksum included. Errors: `Corrupt` if it does not match its checksum, cannot be
-    /// read, or does not come after the rows that its table has; `Io`.
+    /// read, or does not come after the rows that its table has; `NoSpace`; `Io`.
     pub(crate) fn append(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<(), Error> {
         if table != self.table {
             self.commit_rows()?;
@@ -74,13 +74,14 @@ impl Builder {
         if self.waiting_bytes >= COMMIT_BYTES { self.commit_rows() } else { Ok(()) }
     }
 
-    /// Writes changes on top of the rows so far, which must be complete up to there, dropping nothing. Errors: `Io`, `Corrupt`.
+    /// Writes changes on top of the rows so far, which must be complete up to there, dropping nothing. Errors: `NoSpace`; `Io`, `Corrupt`.
     ///
     /// # Panics
     ///
     /// If the part does not continue what was written.
     pub(crate) fn flush(&mut self, part: &PartData) -> Result<(), Error> {
         self.commit_rows()?;
+        self.reserve(open::worst_case_bytes(part, &self.backend))?;
         let before = self.meta;
         let work = |txn: &_| flush::write_changes(txn, &before, part);
         self.meta = commit::durably(&self.database, work)?;
@@ -88,7 +89,7 @@ impl Builder {
     }
 
     /// Says how far the log was applied, and where the sweep goes on, and makes it a base, durable with its name. Counts, sums and
-    /// totals are those of the rows. Errors: `Io`, `Corrupt`.
+    /// totals are those of the rows. Errors: `NoSpace`; `Io`, `Corrupt`.
     pub(crate) fn finish(mut self, applied: Applied, cursor: RevisionPair) -> Result<Base, Error> {
         self.commit_rows()?;
         let meta = Meta { applied, cursor, ..self.meta };
@@ -108,10 +109,16 @@ impl Builder {
         self.backend.halt();
     }
 
+    fn reserve(&self, worst_bytes: u64) -> Result<(), Error> {
+        open::reserve(&self.fs, &self.file, &self.backend, worst_bytes)
+    }
+
     fn commit_rows(&mut self) -> Result<(), Error> {
         if self.waiting.is_empty() {
             return Ok(());
         }
+        // A row a little larger than half a page has one to itself.
+        self.reserve(2 * self.waiting_bytes as u64 + open::COMMIT_BYTES)?;
         let (id, mut sums, rows) = (self.table, self.meta.sums, std::mem::take(&mut self.waiting));
         self.meta.sums = commit::durably(&self.database, |txn| {
             let mut table = Rows::open(txn, id, &sums)?;

@@ -23,7 +23,7 @@ const PAGE_BYTES: u64 = 4096;
 /// Leaves that share a page of the branches above, at least.
 const LEAVES_PER_BRANCH: u64 = 8;
 /// What a commit writes whatever it holds: the header, the state of the allocator, first pages of tables.
-const COMMIT_BYTES: u64 = 1 << 20;
+pub(super) const COMMIT_BYTES: u64 = 1 << 20;
 
 /// A new file with an empty database, not yet durable.
 pub(super) fn create_file(

@@ -39,7 +39,7 @@ const VERSION_BYTES: u64 = 128;
 /// What any other row takes.
 const SMALL_ROW_BYTES: u64 = 64;
 /// What an empty base takes.
-const EMPTY_BYTES: u64 = 1 << 20;
+const EMPTY_BYTES: u64 = 256 << 10;
 
 /// Where a copy is made: beside base. Whatever has this name belongs to nobody.
 pub(crate) fn unfinished(base: &Path) -> PathBuf {
@@ -199,12 +199,12 @@ impl Base {
         let data = meta.totals.live_bytes + meta.totals.dead_bytes;
         let rows = meta.sums.of(TableId::Index).rows * VERSION_BYTES + small * SMALL_ROW_BYTES;
         // Pages are not quite full.
-        (data + rows) / 8 * 9 + EMPTY_BYTES
+        ((data + rows) / 8 * 9 + EMPTY_BYTES).min(self.size_bytes())
     }
 
     /// What must be free for that: values a little above half a page fill only half of one. No more than this base takes.
     pub(crate) fn room_to_rewrite(&self) -> u64 {
-        (2 * self.bytes_if_rewritten()).min(self.size_bytes()).max(EMPTY_BYTES)
+        (2 * self.bytes_if_rewritten()).min(self.size_bytes()) + open::COMMIT_BYTES
     }
 
     /// The bytes that are free where the file is. Errors: `Io`.

@@ -28,6 +28,7 @@ mod hostile;
 mod leases;
 mod misuse;
 mod races;
+mod shrinking;
 mod simulated_log;
 mod watching;
 

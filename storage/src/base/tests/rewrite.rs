@@ -77,7 +77,7 @@ fn a_rewrite_between_random_flushes_copies_every_row() {
 fn a_large_base_is_copied_in_steps_and_takes_less() {
     let fs: Arc<dyn FileSystem> = Arc::new(SimFs::new());
     let base = Arc::new(new_base_on(&fs));
-    let value = |main: i64| vec![main as u8; 3000];
+    let value = |main: i64| vec![main.to_be_bytes()[7]; 3000];
     for step in 0..12 {
         let first = 2 + 1000 * step;
         // The second half overwrites the first.
