@@ -17,7 +17,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::build::Builder;
+use super::build::{Builder, commit_bytes};
 use super::layout;
 use super::rows::TableId;
 use super::{Base, Snapshot, open};
@@ -27,11 +27,9 @@ use crate::fs::FileSystem;
 use crate::recent::PartData;
 use crate::types::{Revision, RevisionPair};
 
-/// Rows that one step copies, in bytes.
-const STEP_BYTES: usize = 4 << 20;
-
-/// Changes that one step brings up, in bytes: many, because they lie scattered over the keys as those of a part do.
-const CHANGES_BYTES: usize = 16 << 20;
+/// Bytes of changes that one step brings up for each byte of rows that one copies: many, because they lie scattered over the keys as
+/// those of a part do.
+const CHANGES_SHARE: usize = 4;
 
 /// Tables without revisions: they are copied last, as they are then.
 const SMALL: [TableId; 5] = [TableId::Leases, TableId::LeaseKeys, TableId::Alarms, TableId::Writers, TableId::Marks];
@@ -102,6 +100,7 @@ impl Rewrite {
 
     fn copy_rows(&mut self, table: TableId, behind: &[u8]) -> Result<Step, Error> {
         let (snapshot, upto, builder) = (self.base.snapshot()?, self.upto, &mut self.builder);
+        let step_bytes = commit_bytes(self.base.cache_bytes);
         let (mut visited, mut bytes) = (0, 0);
         let last = snapshot.rows_behind(table, behind, |key, row| {
             let at = match table {
@@ -115,10 +114,10 @@ impl Rewrite {
             }
             visited += 1;
             bytes += key.len() + row.len();
-            Ok(bytes < STEP_BYTES)
+            Ok(bytes < step_bytes)
         })?;
         self.pass = match (last, table) {
-            (Some(last), _) if bytes >= STEP_BYTES => Pass::Rows(table, last),
+            (Some(last), _) if bytes >= step_bytes => Pass::Rows(table, last),
             (_, TableId::Index) => Pass::Rows(TableId::History, Vec::new()),
             _ => Pass::Changes(upto.next()),
         };
@@ -127,7 +126,8 @@ impl Rewrite {
 
     fn copy_changes(&mut self, from: Revision) -> Result<Step, Error> {
         let snapshot = self.base.snapshot()?;
-        let changes = snapshot.changes(from, snapshot.applied().revision, CHANGES_BYTES)?;
+        let max_bytes = CHANGES_SHARE * commit_bytes(self.base.cache_bytes);
+        let changes = snapshot.changes(from, snapshot.applied().revision, max_bytes)?;
         let Some(last) = changes.last().map(|change| change.at.main) else { return Ok(Step::CaughtUp) };
         let visited = changes.len() as u64;
         let mut part = PartData::default();
