@@ -169,11 +169,10 @@ fn compaction_goes_on_while_base_is_rewritten_in_many_steps() {
             while keyspace.revision().0 < 300 {
                 std::thread::yield_now();
             }
-            for _ in 0..12 {
-                keyspace.defragment().wait().unwrap();
-                rewrites += 1;
-            }
+            let results: Vec<_> = (0..12).map(|_| keyspace.defragment().wait()).collect();
             done.store(true, Ordering::Release);
+            // Looked at only now: the writer must be stopped first.
+            rewrites += results.into_iter().map(Result::unwrap).count();
             writer.join().unwrap()
         });
         let found = |keyspace: &Keyspace| {
