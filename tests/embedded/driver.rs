@@ -168,7 +168,9 @@ impl Driver for Embedded {
     fn rewrite(&mut self, wait: bool) -> bool {
         self.rewrites.push(self.keyspace.defragment());
         if wait {
-            self.rewrites.drain(..).for_each(|rewrite| drop(rewrite.wait().expect("there is room")));
+            for rewrite in self.rewrites.drain(..) {
+                rewrite.wait().expect("there is room");
+            }
         }
         true
     }
