@@ -22,6 +22,7 @@ mod pb;
 mod run;
 mod service_set;
 mod services;
+mod shrink;
 mod signals;
 mod status;
 

@@ -28,6 +28,8 @@ mod hostile;
 mod leases;
 mod misuse;
 mod races;
+mod shrinking;
+mod shrinking_under_load;
 mod simulated_log;
 mod watching;
 
