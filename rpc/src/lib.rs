@@ -10,11 +10,13 @@ use std::process::ExitCode;
 
 mod auto_compaction;
 mod codec;
+mod commands;
 mod config;
 mod convert;
 mod edge;
 mod flags;
 mod hashkv;
+mod import;
 mod join;
 mod logging;
 mod notice;
@@ -30,7 +32,8 @@ mod status;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Runs the server as the command line and the environment say, until a signal or a final error ends it.
+/// Carries out the command that the command line names. Without one it runs the server, as command line and environment say, until a
+/// signal or a final error ends it.
 pub fn run() -> ExitCode {
     run::run()
 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{error, info, warn};
 
 use crate::auto_compaction;
+use crate::commands;
 use crate::edge::{self, Front, Listener};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
@@ -29,14 +30,24 @@ const DRAIN_AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// it has used: with as many as tokio allows, 64 clients that list 500 keys now and then made 310 MiB resident.
 const READERS_MAX: usize = 16;
 
-/// Runs the server and gives the exit code of the process.
+/// Runs a command or the server and gives the exit code of the process.
 pub(crate) fn run() -> ExitCode {
-    let settings = match flags::from_process() {
-        Ok(settings) => settings,
-        Err(stop) => return stop.report(),
-    };
-    logging::start(&settings.logging);
     end_at_a_panic();
+    let settings = match flags::arguments() {
+        Ok(arguments) => match commands::run(&arguments) {
+            Some(code) => return code,
+            None => flags::from_process(&arguments),
+        },
+        Err(stop) => Err(stop),
+    };
+    match settings {
+        Ok(settings) => serve_until_the_end(settings),
+        Err(stop) => stop.report(),
+    }
+}
+
+fn serve_until_the_end(settings: Settings) -> ExitCode {
+    logging::start(&settings.logging);
     let threads = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("rpc")

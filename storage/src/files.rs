@@ -10,7 +10,7 @@
 //! offset  size  identity
 //!      0     8  magic "STERNPST"
 //!      8     4  format, little-endian as every number here
-//!     12     4  state: 1 while the directory is being created, 2 once it is complete
+//!     12     4  state: 1 while the directory is being created, 3 while it is being filled from elsewhere, 2 once it is complete
 //!     16     8  cluster id
 //!     24     8  member id
 //!     32     8  log id
@@ -35,6 +35,7 @@ const MAGIC: &[u8; 8] = b"STERNPST";
 const IDENTITY_LEN: usize = 44;
 const CREATING: u32 = 1;
 const COMPLETE: u32 = 2;
+const FILLING: u32 = 3;
 
 /// Who a data directory belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,24 +57,37 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Takes hold of a directory, starting it if it is missing or empty. Nothing is touched if it is held, foreign, damaged or too new.
+    /// Takes hold of a directory, starting it if it is missing or empty. Nothing is touched if it is held, foreign, damaged, too new, or was
+    /// not filled to the end.
     pub(crate) fn open(fs: &Arc<dyn FileSystem>, path: &Path, entropy: &dyn Entropy) -> Result<Directory, Error> {
+        Directory::take(fs, path, entropy, CREATING)
+    }
+
+    /// Takes hold of a directory that is to be filled from elsewhere: missing, empty, or left by a filling that did not end, of which nothing
+    /// stays. Until it is completed a start refuses it. Nothing is touched if it is held or holds anything else.
+    pub(crate) fn fill(fs: &Arc<dyn FileSystem>, path: &Path, entropy: &dyn Entropy) -> Result<Directory, Error> {
+        Directory::take(fs, path, entropy, FILLING)
+    }
+
+    fn take(fs: &Arc<dyn FileSystem>, path: &Path, entropy: &dyn Entropy, unfinished: u32) -> Result<Directory, Error> {
         let names = names(fs, path)?;
         let known = read_identity(fs, path, &names)?;
         if known.is_none() && !names.iter().all(|name| name == LOCK) {
             return Err(refuse(path, "it holds other files and no identity: not a data directory"));
         }
+        check_state(path, known, unfinished)?;
         fs.create_dir(path).map_err(|error| Error::io(format!("create {}", path.display()), &error))?;
         let lock = take_lock(fs, path)?;
         // What was read before the lock was held may have changed since.
         let known = read_identity(fs, path, &names_again(fs, path)?)?;
+        check_state(path, known, unfinished)?;
         let (identity, fresh) = match known {
-            Some((identity, state)) => (identity, state == CREATING),
+            Some((identity, state)) => (identity, state != COMPLETE),
             None => (invent(entropy), true),
         };
         let directory = Directory { fs: fs.clone(), path: path.to_owned(), identity, fresh, lock: Some(lock) };
         if fresh {
-            directory.write_identity(CREATING)?;
+            directory.write_identity(unfinished)?;
             directory.clear()?;
         }
         Ok(directory)
@@ -125,8 +139,8 @@ impl Directory {
         self.lock = None;
     }
 
-    /// Removes what an unfinished creation left behind.
-    fn clear(&self) -> Result<(), Error> {
+    /// Removes what an unfinished creation or filling left behind.
+    pub(crate) fn clear(&self) -> Result<(), Error> {
         let fail = |error| Error::io(format!("clear {}", self.path.display()), &error);
         let log = self.log();
         if self.fs.metadata(&log).map_err(fail)?.is_some() {
@@ -173,6 +187,17 @@ fn names(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Vec<String>, Error> {
         Ok(Some(metadata)) if !metadata.is_dir => Err(refuse(path, "it is a file, not a directory")),
         Ok(Some(_)) => names_again(fs, path),
         Err(error) => Err(Error::io(format!("look at {}", path.display()), &error)),
+    }
+}
+
+/// A start goes on with what a start began, a filling with what a filling began.
+fn check_state(path: &Path, known: Option<(Identity, u32)>, unfinished: u32) -> Result<(), Error> {
+    match known {
+        Some((_, FILLING)) if unfinished != FILLING => {
+            Err(refuse(path, "an import into it did not end: import again, or remove the directory"))
+        }
+        Some((_, COMPLETE | CREATING)) if unfinished == FILLING => Err(refuse(path, "it holds a keyspace already")),
+        _ => Ok(()),
     }
 }
 
@@ -234,7 +259,9 @@ fn decode(bytes: &[u8], file: &Path) -> Result<(Identity, u32), Error> {
     let sum = bytes.get(..IDENTITY_LEN - 4).map(crc32fast::hash);
     let fields = (number(12), long(16), long(24), long(32));
     match fields {
-        (Some(state @ (CREATING | COMPLETE)), Some(cluster), Some(member), Some(log)) if sum == number(40) => {
+        (Some(state @ (CREATING | COMPLETE | FILLING)), Some(cluster), Some(member), Some(log))
+            if sum == number(40) =>
+        {
             Ok((Identity { cluster, member: MemberId(member), log: LogId(log) }, state))
         }
         _ => Err(Error::corrupt(place(), "its checksum does not fit")),

@@ -9,6 +9,7 @@ use super::foreign::{INERT, INERT_SWITCHES, REFUSED};
 use super::stop::Stop;
 use super::table::{ALIASES, EFFECTIVE, Flag, Kind};
 use super::{ABOUT, AFTER_HELP, duration};
+use crate::commands;
 
 /// The values given, by flag name.
 pub(super) type Given = BTreeMap<String, String>;
@@ -61,7 +62,7 @@ fn name_and_value(argument: &str) -> Result<(&str, Option<&str>), Stop> {
 }
 
 fn not_a_flag(argument: &str) -> Stop {
-    Stop::usage(format!("{argument:?} is not a flag, and only flags are accepted"))
+    Stop::usage(format!("{argument:?} is not a flag, and no command at this place"))
 }
 
 /// Checks every value against its flag's kind and fills in the defaults.
@@ -80,8 +81,8 @@ fn command() -> Command {
         .no_binary_name(true)
         .disable_version_flag(true)
         .about(ABOUT)
-        .after_help(AFTER_HELP)
-        .override_usage("sternpost [--flag=value]...")
+        .after_help(format!("{}\n{AFTER_HELP}", commands::summary()))
+        .override_usage("sternpost [--flag=value]...\n       sternpost COMMAND ...")
         .args(EFFECTIVE.iter().map(effective))
         .arg(
             Arg::new("version")

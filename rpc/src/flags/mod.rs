@@ -27,14 +27,17 @@ const AFTER_HELP: &str = "Every flag may start with one dash or two and has a va
 The other flags of etcd 3.7 are accepted: those without effect here are named once in the log, those that ask for
 something that is missing (TLS, a configuration file, a second member) are refused.";
 
-/// Reads the settings of this process.
-pub(crate) fn from_process() -> Result<Settings, Stop> {
-    let arguments =
-        std::env::args_os().skip(1).map(|argument| text("argument", argument)).collect::<Result<Vec<_>, _>>()?;
+/// The command line of this process, without the program's name.
+pub(crate) fn arguments() -> Result<Vec<String>, Stop> {
+    std::env::args_os().skip(1).map(|argument| text("argument", argument)).collect()
+}
+
+/// Reads the settings of this process from its command line and its environment.
+pub(crate) fn from_process(arguments: &[String]) -> Result<Settings, Stop> {
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_"));
     let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
     let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;
-    parse(&arguments, &variables, crate::edge::connections_max())
+    parse(arguments, &variables, crate::edge::connections_max())
 }
 
 /// Reads settings from a command line without the program's name, and from variables.

@@ -20,7 +20,7 @@ impl Stop {
     }
 
     /// The settings cannot be carried out.
-    pub(super) fn refused(line: impl std::fmt::Display) -> Stop {
+    pub(crate) fn refused(line: impl std::fmt::Display) -> Stop {
         Stop::Refused(format!("sternpost: {line}"))
     }
 

@@ -25,6 +25,7 @@ mod endings;
 mod failures;
 mod gate;
 mod hostile;
+mod importing;
 mod leases;
 mod misuse;
 mod races;

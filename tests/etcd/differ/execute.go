@@ -185,6 +185,10 @@ func (p *Pair) call(ctx context.Context, step Step) error {
 		if err := p.sync(ctx); err != nil {
 			return err
 		}
+		// A watch from the past that is due nothing may still be catching up.
+		if err := p.awaitNoneBehind(ctx); err != nil {
+			return err
+		}
 		target := p.resolve(etcd, request).(*pb.CompactionRequest).Revision
 		// differences.md, "several changes of a key in the compacted revision".
 		for p.twice[target] {

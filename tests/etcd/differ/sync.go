@@ -2,8 +2,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -70,6 +75,38 @@ func (p *Pair) sync(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// awaitNoneBehind waits until etcd has no watch that catches up: it looks for them ten times a second, Sternpost at once.
+func (p *Pair) awaitNoneBehind(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.servers[etcd].Endpoint+"/metrics", nil)
+		if err != nil {
+			return err
+		}
+		reply, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		page, err := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(page, []byte("\netcd_debugging_mvcc_slow_watcher_total 0\n")) {
+			return nil
+		}
+		if !bytes.Contains(page, []byte("\netcd_debugging_mvcc_slow_watcher_total ")) {
+			return errors.New("etcd does not say how many watches are behind")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("watches of etcd stay behind: %w", ctx.Err())
+		case <-time.After(10 * time.Millisecond): // between two looks at the condition
+		}
+	}
 }
 
 // settle waits for all that one stream is due, and compares it.
