@@ -24,6 +24,7 @@ mod pb;
 mod run;
 mod service_set;
 mod services;
+mod shrink;
 mod signals;
 mod status;
 

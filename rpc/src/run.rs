@@ -16,6 +16,7 @@ use crate::edge::{self, Front, Listener};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
 use crate::logging;
+use crate::shrink;
 use crate::signals::{Signal, Signals};
 
 /// How long requests may take to finish once the end was asked for.
@@ -145,6 +146,7 @@ async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace,
         settings.limits.message_bytes_max,
     );
     tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
+    tokio::spawn(shrink::run(keyspace.clone(), stopped.clone()));
     let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
     let watched = keyspace.clone();
     let mut ending = Ending { keyspace: ManuallyDrop::new(keyspace), api, stop, server };

@@ -38,6 +38,8 @@ fn parts(error: &Error) -> (Code, &'static str) {
         Error::WatchIdTaken(_) => (Code::InvalidArgument, "mvcc: duplicate watch ID provided on the WatchStream"),
         Error::WatchStartNegative(_) => (Code::OutOfRange, COMPACTED),
         Error::NoSpace => (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded"),
+        Error::NoRoomToShrink { .. } => (Code::ResourceExhausted, "sternpost: no room to rewrite the database file"),
+        Error::ShrinkFailed { .. } => (Code::Internal, "sternpost: the database file was not rewritten"),
         Error::CorruptAlarm => (Code::DataLoss, CORRUPT),
         // etcd sends this one without a code of its own; clients know the text.
         Error::TooManyRequests { .. } => (Code::Unknown, "etcdserver: too many requests"),
@@ -134,6 +136,15 @@ mod tests {
         check(Error::LeaseTtlTooLarge { ttl: 2, limit: 1 }, Code::OutOfRange, "etcdserver: too large lease TTL");
         check(Error::NoSpace, Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded");
         check(Error::TooManyRequests { queued: 1 }, Code::Unknown, "etcdserver: too many requests");
+    }
+
+    #[test]
+    fn a_rewrite_that_is_given_up_says_so() {
+        let (needed, free) = (2, 1);
+        let no_room = "sternpost: no room to rewrite the database file";
+        check(Error::NoRoomToShrink { needed, free }, Code::ResourceExhausted, no_room);
+        let failed = Error::ShrinkFailed { reason: "gone".to_owned() };
+        check(failed, Code::Internal, "sternpost: the database file was not rewritten");
     }
 
     #[test]

@@ -69,6 +69,18 @@ pub enum Error {
     WatchStartNegative(i64),
     /// No room: the quota or the disk is full. Deletes and compaction still work.
     NoSpace,
+    /// Base cannot be rewritten: the disk has no room for a second one. Nothing has changed.
+    NoRoomToShrink {
+        /// The bytes that must be free.
+        needed: u64,
+        /// The bytes that are.
+        free: u64,
+    },
+    /// Base could not be rewritten; it is as it was.
+    ShrinkFailed {
+        /// What went wrong.
+        reason: String,
+    },
     /// A CORRUPT alarm is raised: writes are refused.
     CorruptAlarm,
     /// The queue of commands is full.
@@ -140,6 +152,10 @@ impl fmt::Display for Error {
             Error::WatchIdTaken(id) => write!(f, "watch id {id} is in use on this stream"),
             Error::WatchStartNegative(start) => write!(f, "a watch asks to start at revision {start}"),
             Error::NoSpace => write!(f, "no space left for more data"),
+            Error::NoRoomToShrink { needed, free } => {
+                write!(f, "no room to rewrite the database file: {needed} bytes needed, {free} free")
+            }
+            Error::ShrinkFailed { reason } => write!(f, "the database file was not rewritten: {reason}"),
             Error::CorruptAlarm => write!(f, "a CORRUPT alarm is raised"),
             Error::TooManyRequests { queued } => write!(f, "{queued} commands are waiting already"),
             Error::Stopped => write!(f, "the keyspace is stopped"),

@@ -4,6 +4,7 @@
 //! lock        held while a keyspace is open; names the process that holds it
 //! identity    who this is: format, cluster, member, log id
 //! base.redb   the store of record
+//! base.new    its successor while it is being written; means nothing to a start, which removes it
 //! log/        the write-ahead log
 //!
 //! offset  size  identity
@@ -20,6 +21,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::base;
 use crate::env::Entropy;
 use crate::error::Error;
 use crate::fs::{FileSystem, HeldLock, OpenMode};
@@ -119,6 +121,17 @@ impl Directory {
     /// Where the log is.
     pub(crate) fn log(&self) -> PathBuf {
         self.path.join(LOG)
+    }
+
+    /// Removes what a rewrite of base left behind.
+    pub(crate) fn remove_leftovers(&self) -> Result<(), Error> {
+        let path = base::unfinished(&self.base());
+        let fail = |error| Error::io(format!("remove {}", path.display()), &error);
+        if self.fs.metadata(&path).map_err(fail)?.is_none() {
+            return Ok(());
+        }
+        self.fs.remove(&path).map_err(fail)?;
+        self.sync()
     }
 
     /// Lets go of the directory.

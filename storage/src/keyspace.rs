@@ -22,7 +22,7 @@ use crate::options::{Environment, Options};
 use crate::pending::Pending;
 use crate::read::range::RangeReader;
 use crate::read::tally::Question;
-use crate::reply::{Alarm, DeleteRangeReply, OpenReport, PutReply, RangeReply, Status, TxnReply};
+use crate::reply::{Alarm, DeleteRangeReply, OpenReport, PutReply, RangeReply, Shrunk, Status, TxnReply};
 use crate::request::{AlarmKind, At, DeleteRange, Put, RangeRequest, Txn};
 use crate::types::{Revision, RevisionPair};
 use crate::watch::WatchStream;
@@ -230,6 +230,8 @@ impl Keyspace {
             applied: head.position,
             size_bytes: head.base_bytes + head.log_bytes,
             used_bytes: head.used_bytes(),
+            base_bytes: head.base_bytes,
+            base_bytes_if_rewritten: head.base_bytes_if_rewritten,
             member: self.inner.identity.member,
             cluster: self.inner.identity.cluster,
             alarms: head.alarms.clone(),
@@ -248,6 +250,27 @@ impl Keyspace {
             }
             shared.over().or_else(|| head.out_of_room.then_some(Error::NoSpace)).map(Err)
         })
+    }
+
+    /// Rewrites base without what it no longer uses, and gives the room back; resolves when it is done. Reads and writes go on
+    /// meanwhile. It begins once what was acknowledged is in base and what is compacted is swept; if base is being rewritten already, that
+    /// rewrite's result is the answer.
+    ///
+    /// Errors, with base as it was: `NoRoomToShrink`, `ShrinkFailed`, `Stopped`; what ended the keyspace.
+    pub fn defragment(&self) -> Pending<Shrunk> {
+        let shared = &self.inner.shared;
+        let asked = shared.shrinks.add(shared.head().position);
+        shared.queue.request_flush();
+        shared.nudge();
+        if let Some(error) = shared.over() {
+            return Pending::new(std::future::ready(Err(error)));
+        }
+        Pending::new(async move { asked.await.unwrap_or(Err(Error::Stopped)) })
+    }
+
+    /// The bytes that are free on the disk that holds base. Errors: `Io`.
+    pub fn free_bytes(&self) -> Result<u64, Error> {
+        self.inner.shared.base().free_bytes()
     }
 
     /// Makes the committer look at the clock: for clocks that only move when told to.
@@ -343,7 +366,7 @@ impl Inner {
         held.threads.join(&self.shared);
         self.hub.end();
         // Nothing may be written once the lock is gone, not even what redb writes when it is dropped: every commit is complete in itself.
-        self.shared.base.halt();
+        self.shared.base().halt();
         held.directory.release();
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
     };
     let log_bytes_read = log.bytes_read();
     let mut opened = start(directory, base, Box::new(log), options, environment)?;
-    opened.report.bytes_read += log_bytes_read + opened.shared.base.bytes_read();
+    opened.report.bytes_read += log_bytes_read + opened.shared.base().bytes_read();
     opened.report.created = created;
     Ok(opened)
 }
@@ -105,6 +105,7 @@ fn start(
             return Err(error);
         }
     };
+    directory.remove_leftovers()?;
     let flushed = state.applied.position;
     let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: snapshot, known: None };
     let head = Head::new(&state, sources, log.size_bytes(), &base);
@@ -201,7 +202,14 @@ impl Threads {
             move |_| hub.end()
         })?);
         let (for_base, base_ended) = (shared.clone(), has_ended(&self.ended));
-        self.others.push(spawn("maintenance", shared, move || maintenance::run(&for_base, &base_ended), |_| ())?);
+        self.others.push(spawn(
+            "maintenance",
+            shared,
+            move || maintenance::run(&for_base, &base_ended),
+            |shared| {
+                shared.shrinks.answer(&Err(shared.over().unwrap_or(Error::Stopped)));
+            },
+        )?);
         self.committer = Some(spawn("committer", shared, move || committer.run(), committer::leave)?);
         Ok(())
     }

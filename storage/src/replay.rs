@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::apply::{Incoming, State};
+use crate::base::Garbage;
 use crate::command::Command;
 use crate::engine::committer::{Bounds, decode};
 use crate::engine::maintenance;
@@ -56,7 +57,7 @@ fn bring(shared: &Shared, state: &State) -> Result<(), Error> {
         shared.publish_base(Head::freeze);
         sources.active
     });
-    match maintenance::bring(shared, &part) {
+    match maintenance::bring(shared, &part, Garbage::Drop) {
         Err(Error::NoSpace) => {
             shared.publish_base(|head| head.out_of_room = true);
             Ok(())

@@ -125,6 +125,10 @@ pub struct Status {
     pub size_bytes: u64,
     /// The bytes of it that hold data.
     pub used_bytes: u64,
+    /// The bytes of disk that base takes.
+    pub base_bytes: u64,
+    /// About the bytes that it would take if it were rewritten.
+    pub base_bytes_if_rewritten: u64,
     /// Who this is.
     pub member: MemberId,
     /// The cluster's id.
@@ -133,6 +137,15 @@ pub struct Status {
     pub alarms: Vec<Alarm>,
     /// What it took to open.
     pub opened: OpenReport,
+}
+
+/// What rewriting base did to its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shrunk {
+    /// The bytes of disk that it took before.
+    pub bytes_before: u64,
+    /// The bytes that it takes now.
+    pub bytes_after: u64,
 }
 
 /// What it took to open.

@@ -163,6 +163,14 @@ impl Driver for Embedded {
         true
     }
 
+    fn rewrite(&mut self, wait: bool) -> bool {
+        let rewritten = self.keyspace.defragment();
+        if wait {
+            rewritten.wait().expect("there is room");
+        }
+        true
+    }
+
     /// A kill leaves the files as they are at one moment, also in the middle of a flush.
     fn reopen(&mut self, killed: bool) -> bool {
         let image = killed.then(|| Arc::new(self.memory.image()));

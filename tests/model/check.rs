@@ -66,6 +66,7 @@ impl<'a, D: Driver> Run<'a, D> {
             80..87 => self.drain_something(),
             87..89 => self.ask_for_progress(),
             89..91 => self.watch_wrongly(),
+            91 if self.rng.chance(40) => self.rewrite(),
             91..94 => self.flush(),
             94..96 => self.page_through(),
             96..98 => self.compact_past_a_watch(),
@@ -162,6 +163,16 @@ impl<'a, D: Driver> Run<'a, D> {
 
     fn read_all_at(&mut self, revision: i64) -> Checked {
         self.request(Request::Range(RangeRequest { key: vec![0], range_end: vec![0], revision, ..Default::default() }))
+    }
+
+    fn rewrite(&mut self) -> Checked {
+        let wait = self.rng.chance(50);
+        self.trace(format!("rewrite, waited for {wait}"));
+        if self.driver.rewrite(wait) {
+            self.coverage.note(if wait { "rewrite: waited for" } else { "rewrite: in the background" });
+            self.coverage.note_if(self.live_watchers() > 0, "rewrite: open watch");
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> Checked {

@@ -110,8 +110,9 @@ const ALWAYS: &[&str] = &[
     "pages: several",
 ];
 
-/// What a run meets if it can flush and reopen.
+/// What a run meets if it can flush and reopen, and what it meets while base is rewritten.
 const REOPENING: &[&str] = &["reopen", "reopen: killed", "reopen: open watch", "reopen: between pages"];
+const REWRITING: &[&str] = &["rewrite: waited for", "rewrite: in the background", "rewrite: open watch"];
 const FLUSHING: &[&str] = &[
     "flush",
     "flush: open watch",
@@ -146,6 +147,7 @@ impl Coverage {
         let refusals = refusals.filter(|name| streams_lists || !name.contains("RangeStream"));
         let mut names: Vec<&str> = ALWAYS.iter().copied().chain(refusals).collect();
         names.extend(REOPENING.iter().filter(|_| reopens));
+        names.extend(REWRITING);
         names.extend(FLUSHING.iter().filter(|_| flushes));
         names.extend(["range: streamed"].iter().filter(|_| streams_lists));
         let missed: Vec<&str> = names.into_iter().filter(|name| !self.0.contains_key(name)).collect();

@@ -20,6 +20,8 @@ pub trait Driver {
     fn watch_close(&mut self, stream: usize);
     /// Moves what is in memory to base. False if this cannot be asked for.
     fn flush(&mut self) -> bool;
+    /// Has base rewritten, and waits until it is if told to. False if this cannot be asked for.
+    fn rewrite(&mut self, wait: bool) -> bool;
     /// Ends the keyspace and opens it again: in order, or as after a kill. Streams are gone then. False if this cannot be done.
     fn reopen(&mut self, killed: bool) -> bool;
     /// True if lists can be streamed.

@@ -184,6 +184,18 @@ impl Driver for Remote {
         false
     }
 
+    fn rewrite(&mut self, wait: bool) -> bool {
+        let channel = self.channel.clone();
+        let rewritten =
+            async move { unary::<Empty, Empty>(&channel, "/etcdserverpb.Maintenance/Defragment", Empty {}).await };
+        if wait {
+            self.runtime.block_on(rewritten).expect("there is room");
+        } else {
+            drop(self.runtime.spawn(rewritten));
+        }
+        true
+    }
+
     fn reopen(&mut self, killed: bool) -> bool {
         self.streams.clear();
         if killed {

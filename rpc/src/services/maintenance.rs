@@ -13,7 +13,7 @@ use crate::hashkv;
 use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::alarm_request::AlarmAction;
 use crate::pb::etcdserverpb::maintenance_server::Maintenance;
-use crate::status;
+use crate::{shrink, status};
 
 /// The service `etcdserverpb.Maintenance`.
 #[derive(Debug)]
@@ -102,12 +102,21 @@ service! {
             Ok(Response::new(answer))
         }
 
+        async fn defragment(
+            &self,
+            _: Request<pb::DefragmentRequest>,
+        ) -> Result<Response<pb::DefragmentResponse>, Status> {
+            let shrunk = shrink::rewrite(&self.context.keyspace, "asked for").await;
+            shrunk.map_err(|error| status::of(&error))?;
+            // Like etcd's, this answer has no header.
+            Ok(Response::new(pb::DefragmentResponse::default()))
+        }
+
         async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
             Ok(Response::new(self.hash_at(request.into_inner().revision).await?))
         }
     }
     unsupported {
-        "Defragment" defragment(DefragmentRequest) -> pb::DefragmentResponse;
         "Hash" hash(HashRequest) -> pb::HashResponse;
         "Snapshot" snapshot(SnapshotRequest) -> Self::SnapshotStream;
         "MoveLeader" move_leader(MoveLeaderRequest) -> pb::MoveLeaderResponse;

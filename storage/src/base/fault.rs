@@ -16,7 +16,7 @@ impl<T, E: Into<redb::Error>> At<T> for Result<T, E> {
     }
 }
 
-fn fault(place: &str, error: redb::Error) -> Error {
+pub(super) fn fault(place: &str, error: redb::Error) -> Error {
     let reason = error.to_string();
     if is_damage(&error) {
         Error::corrupt(place, reason)

@@ -37,14 +37,34 @@ fn drops_max(part: &PartData) -> usize {
     DROPS_PER_CHANGE * part.changes.len() + DROPS_MIN
 }
 
+/// Whether versions that nobody can read are dropped on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Garbage {
+    Drop,
+    Keep,
+}
+
 /// Writes all of a part but the commit. Returns what `meta` says from then on.
-pub(super) fn write(txn: &WriteTransaction, before: &Meta, part: &PartData) -> Result<(Meta, FlushReport), Error> {
+pub(super) fn write(
+    txn: &WriteTransaction,
+    before: &Meta,
+    part: &PartData,
+    garbage: Garbage,
+) -> Result<(Meta, FlushReport), Error> {
     assert_continues(before, part);
     let mut meta = Meta { applied: part.applied, ..*before };
-    let report = write_versions(txn, &mut meta.sums, &mut meta.totals, part)?;
+    let report = write_versions(txn, &mut meta.sums, &mut meta.totals, part, garbage)?;
     small::write(txn, &mut meta.sums, part)?;
     meta.write(txn)?;
     Ok((meta, report))
+}
+
+/// Writes the versions of a part alone, all of them.
+pub(super) fn write_changes(txn: &WriteTransaction, before: &Meta, part: &PartData) -> Result<Meta, Error> {
+    assert_continues(before, part);
+    let mut meta = Meta { applied: part.applied, ..*before };
+    write_versions(txn, &mut meta.sums, &mut meta.totals, part, Garbage::Keep)?;
+    Ok(meta)
 }
 
 /// A part continues what is in base, and names each change twice: by key and in order.
@@ -64,11 +84,15 @@ fn write_versions(
     sums: &mut Sums,
     totals: &mut Totals,
     part: &PartData,
+    garbage: Garbage,
 ) -> Result<FlushReport, Error> {
     let mut work = Work {
         index: Rows::open(txn, TableId::Index, sums)?,
         totals: *totals,
-        compacted: part.applied.compacted,
+        compacted: match garbage {
+            Garbage::Drop => part.applied.compacted,
+            Garbage::Keep => Revision(-1),
+        },
         drops_left: drops_max(part),
         removed: Vec::new(),
         skipped: Vec::new(),

@@ -213,6 +213,11 @@ pub(super) fn missing(table: &'static str, key: &[u8]) -> Error {
     Error::corrupt(table, format!("row {} is missing", Hex(key)))
 }
 
+/// A row comes where it does not belong.
+pub(super) fn out_of_order(table: &'static str, key: &[u8]) -> Error {
+    Error::corrupt(table, format!("row {} is not in order", Hex(key)))
+}
+
 /// The checksum that a row carries, unchecked: what a table's sum adds up.
 pub(super) fn carried_checksum(row: &[u8]) -> u64 {
     row.first_chunk::<4>().map_or(0, |head| u64::from(u32::from_be_bytes(*head)))

@@ -19,6 +19,7 @@ use crate::tables::{Applied, LeaseRow, WriterRow};
 use crate::types::{LeaseId, MemberId, Revision};
 
 mod backend;
+mod build;
 mod commit;
 mod compact;
 mod fault;
@@ -26,6 +27,7 @@ mod flush;
 mod layout;
 mod meta;
 mod open;
+mod rewrite;
 mod rows;
 mod scan;
 mod small;
@@ -35,9 +37,12 @@ mod tests;
 mod verify;
 
 use backend::Backend;
+pub(crate) use build::Builder;
 use fault::At;
+pub(crate) use flush::Garbage;
 use meta::Meta;
-use rows::TableId;
+pub(crate) use rewrite::{Rewrite, Step, unfinished};
+pub(crate) use rows::TableId;
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,6 +117,7 @@ pub(crate) struct Base {
     meta: Mutex<Meta>,
     fs: Arc<dyn FileSystem>,
     file: PathBuf,
+    cache_bytes: usize,
 }
 
 /// Base at one commit, for reading. Cheap to share; pins pages while it lives.
@@ -129,7 +135,7 @@ impl Base {
     /// Creates base in a new file and makes both durable. A crash in the middle leaves a file that `open` refuses.
     /// Errors: `NoSpace`; `Io`, also if the file exists.
     pub(crate) fn create(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Base, Error> {
-        open::create(fs, file, cache_bytes)
+        Builder::create(fs, file, cache_bytes)?.finish(Meta::NEW.applied, Meta::NEW.cursor)
     }
 
     /// Opens base. Errors: `Corrupt` for a missing, empty, damaged or foreign file; `Io`, also for a newer format.
@@ -152,14 +158,15 @@ impl Base {
         open::reserve(&self.fs, &self.file, &self.backend, open::worst_case_bytes(part, &self.backend))
     }
 
-    /// Writes a part in one durable commit, with the log position that it reaches, and compacts the keys it touches.
+    /// Writes a part in one durable commit, with the log position that it reaches, and compacts the keys it touches unless told to
+    /// keep everything: then the sweep does it later.
     /// Errors, all final: `Io`, after which the part may or may not be in base; `Corrupt`.
     ///
     /// # Panics
     ///
     /// If the part does not continue what is in base.
-    pub(crate) fn flush(&self, part: &PartData) -> Result<FlushReport, Error> {
-        self.commit(|txn, meta| flush::write(txn, meta, part))
+    pub(crate) fn flush(&self, part: &PartData, garbage: Garbage) -> Result<FlushReport, Error> {
+        self.commit(|txn, meta| flush::write(txn, meta, part, garbage))
     }
 
     /// Obtains the room that a step of the sweep needs. Errors: `NoSpace` with nothing begun; `Io`.

@@ -8,9 +8,9 @@ use redb::{Database, ReadableDatabase};
 
 use super::backend::Backend;
 use super::fault::At;
-use super::meta::{Meta, Sums};
-use super::rows::{self, Rows, TableId};
-use super::{Base, Snapshot, commit, flush};
+use super::meta::Meta;
+use super::rows;
+use super::{Base, Snapshot, flush};
 use crate::error::Error;
 use crate::fs::{File, FileSystem, OpenMode};
 use crate::recent::PartData;
@@ -23,21 +23,23 @@ const PAGE_BYTES: u64 = 4096;
 /// Leaves that share a page of the branches above, at least.
 const LEAVES_PER_BRANCH: u64 = 8;
 /// What a commit writes whatever it holds: the header, the state of the allocator, first pages of tables.
-const COMMIT_BYTES: u64 = 1 << 20;
+pub(super) const COMMIT_BYTES: u64 = 1 << 20;
 
-pub(super) fn create(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Base, Error> {
+/// A new file with an empty database, not yet durable.
+pub(super) fn create_file(
+    fs: &Arc<dyn FileSystem>,
+    path: &Path,
+    cache_bytes: usize,
+) -> Result<(Database, Backend), Error> {
     let name = path.display();
     let file = fs.open(path, OpenMode::CreateNew).map_err(|error| no_room(format!("creating {name}"), &error))?;
-    let (database, backend) = hand_over(file, path, cache_bytes)?;
-    commit::durably(&database, |txn| {
-        for id in TableId::ALL {
-            Rows::open(txn, id, &Sums::default())?;
-        }
-        Meta::NEW.write(txn)
-    })?;
+    hand_over(file, path, cache_bytes)
+}
+
+/// Makes the name of a file durable.
+pub(super) fn sync_directory(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<(), Error> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    fs.sync_dir(directory).map_err(|error| Error::io(format!("syncing {}", directory.display()), &error))?;
-    base(fs, path, database, backend)
+    fs.sync_dir(directory).map_err(|error| Error::io(format!("syncing {}", directory.display()), &error))
 }
 
 /// redb initialises an empty file when it is asked to open it. Lost data must not look like a fresh start, so what is
@@ -60,7 +62,7 @@ pub(super) fn open(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) ->
     }
     check_before_writing(Arc::clone(&file), path)?;
     let (database, backend) = hand_over(file, path, cache_bytes)?;
-    base(fs, path, database, backend)
+    base(fs, path, database, backend, cache_bytes)
 }
 
 /// redb marks the file when it opens it for writing, and a newer format must not be touched, so the file is looked at
@@ -81,7 +83,13 @@ fn hand_over(file: Arc<dyn File>, path: &Path, cache_bytes: usize) -> Result<(Da
     Ok((database, backend))
 }
 
-fn base(fs: &Arc<dyn FileSystem>, path: &Path, database: Database, backend: Backend) -> Result<Base, Error> {
+pub(super) fn base(
+    fs: &Arc<dyn FileSystem>,
+    path: &Path,
+    database: Database,
+    backend: Backend,
+    cache_bytes: usize,
+) -> Result<Base, Error> {
     let database = Arc::new(database);
     let opened = Snapshot::new(&database);
     if opened.is_err() {
@@ -89,7 +97,8 @@ fn base(fs: &Arc<dyn FileSystem>, path: &Path, database: Database, backend: Back
         backend.halt();
     }
     let meta = Mutex::new(opened?.meta);
-    Ok(Base { database, backend, commits: Mutex::new(()), meta, fs: Arc::clone(fs), file: path.to_owned() })
+    let (fs, file) = (Arc::clone(fs), path.to_owned());
+    Ok(Base { database, backend, commits: Mutex::new(()), meta, fs, file, cache_bytes })
 }
 
 /// What a flush of this part needs at most: scattered rows, and the data itself twice, because pages split half full.

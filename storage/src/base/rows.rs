@@ -1,8 +1,10 @@
 //! The tables of base, and a writer that keeps each table's row count and sum exact.
 
-use redb::{Table, TableDefinition, WriteTransaction};
+use std::ops::Bound;
 
-use super::fault::At;
+use redb::{CursorError, Table, TableDefinition, WriteTransaction};
+
+use super::fault::{At, fault};
 use super::layout;
 use super::meta::{Sum, Sums};
 use crate::error::Error;
@@ -14,7 +16,7 @@ pub(super) const META: Definition = TableDefinition::new("meta");
 
 /// A table with a count and a sum in `meta`; the numbers are the order in which `meta` holds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TableId {
+pub(crate) enum TableId {
     Index = 0,
     History = 1,
     Leases = 2,
@@ -25,7 +27,7 @@ pub(super) enum TableId {
 }
 
 impl TableId {
-    pub(super) const ALL: [TableId; 7] = [
+    pub(crate) const ALL: [TableId; 7] = [
         TableId::Index,
         TableId::History,
         TableId::Leases,
@@ -74,6 +76,21 @@ impl<'t> Rows<'t> {
             self.sum.subtract(old.value());
         }
         Ok(())
+    }
+
+    /// Writes sealed rows in ascending order of keys behind all that are there, packing pages. Errors: `Corrupt` for a row that does
+    /// not come last; `Io`.
+    pub(super) fn append(&mut self, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Error> {
+        let name = self.id.name();
+        let mut end = self.table.upper_bound_mut(Bound::<&[u8]>::Unbounded).at(name)?;
+        for (key, row) in rows {
+            end.insert_before(key.as_slice(), row.as_slice()).map_err(|error| match error {
+                CursorError::UnorderedKey => layout::out_of_order(name, key),
+                other => fault(name, other.into()),
+            })?;
+            self.sum.add(row);
+        }
+        end.close().at(name)
     }
 
     /// Removes a row; false if there is none.

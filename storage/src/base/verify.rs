@@ -1,5 +1,7 @@
 //! A full walk over base that compares every row with its checksum, every table with its totals, and index with history.
 
+use std::ops::Bound;
+
 use redb::ReadableTable;
 
 use super::fault::At;
@@ -64,6 +66,23 @@ impl Snapshot {
         };
         expect_equal("history", "the row's key", &stored.key, &user_key)?;
         expect_equal("history", "a row that fits its index row", &fits, &true)
+    }
+
+    /// The rows of a table behind a key, in order, until `visit` answers false. The key of the last one visited; `None` if there was none.
+    pub(super) fn rows_behind(
+        &self,
+        table: TableId,
+        behind: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, Error>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let bounds = (Bound::Excluded(behind), Bound::Unbounded);
+        for row in self.open_table(table)?.range::<&[u8]>(bounds).at(table.name())? {
+            let (key, row) = row.at(table.name())?;
+            if !visit(key.value(), row.value())? {
+                return Ok(Some(key.value().to_vec()));
+            }
+        }
+        Ok(None)
     }
 
     /// Every row of a table, in key order, stopping at the first error.

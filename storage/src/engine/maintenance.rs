@@ -1,18 +1,27 @@
-//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable.
+//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, and rewrites base when
+//! asked to.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::Garbage;
 use crate::engine::shared::{Head, Shared};
+use crate::engine::shrink::Shrink;
 use crate::error::Error;
 use crate::recent::Part;
 use crate::types::Revision;
 
-/// What the maintenance thread is to do next; a part comes before a step of the sweep.
+/// What the maintenance thread is to do next; a part comes before a step of anything else.
 enum Next {
     Flush(Arc<Part>),
     /// Up to this compacted revision.
     Sweep(Revision),
+    /// Begin to rewrite base.
+    Begin,
+    /// A step of that.
+    Rewrite,
+    /// See who still reads from the base before.
+    LookAgain,
     End,
 }
 
@@ -24,35 +33,60 @@ const SWEEP_ROWS: usize = 4000;
 
 /// Runs until the keyspace ends.
 pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool) {
+    let mut shrink = Shrink::default();
+    if let Err(error) = serve(shared, ended, &mut shrink) {
+        shared.fail(error);
+    }
+    shrink.abandon(shared, Error::Stopped);
+}
+
+fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Result<(), Error> {
     loop {
+        if shared.queue.is_ending() {
+            shrink.abandon(shared, Error::Stopped);
+        }
+        let let_go = shrink.let_go(shared);
         let next = shared.wait_for_base(|head| match &head.sources.frozen {
             _ if ended() || shared.failure().is_some() => Some(Next::End),
-            Some(part) => Some(Next::Flush(part.clone())),
-            None => head.sweep_is_due().then_some(Next::Sweep(head.compacted)),
+            Some(part) if !shrink.comes_first() => Some(Next::Flush(part.clone())),
+            _ if shrink.is_running() => Some(Next::Rewrite),
+            _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
+            _ if shrink.is_due(shared, head) => Some(Next::Begin),
+            _ => (!let_go).then_some(Next::LookAgain),
         });
         let done = match next {
-            Next::Flush(part) => bring(shared, &part),
+            Next::Flush(part) => {
+                bring(shared, &part, shrink.garbage()).map(|()| shrink.flushed(part.read().changes.len()))
+            }
             Next::Sweep(compacted) => sweep(shared, compacted),
-            Next::End => return,
+            Next::Begin => {
+                shrink.begin(shared);
+                Ok(())
+            }
+            Next::Rewrite => shrink.step(shared),
+            Next::LookAgain => Ok(()),
+            Next::End => return Ok(()),
         };
         match done {
             Ok(()) => {}
             Err(Error::NoSpace) => {
+                // What the copy takes may be what is missing.
+                shrink.abandon_for_room(shared);
                 shared.publish_base(|head| head.out_of_room = true);
                 shared.queue.poke();
                 std::thread::park_timeout(RETRY);
             }
-            Err(error) => return shared.fail(error),
+            Err(error) => return Err(error),
         }
     }
 }
 
 /// One durable commit, then readers get the new base and the part is forgotten: both under the lock that views are taken under. A
 /// crash before the commit replays the part from the log; after it, the log below is no longer needed.
-pub(crate) fn bring(shared: &Shared, part: &Part) -> Result<(), Error> {
-    let data = part.read();
-    shared.base.reserve(&data)?;
-    shared.base.flush(&data)?;
+pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<(), Error> {
+    let (base, data) = (shared.base(), part.read());
+    base.reserve(&data)?;
+    base.flush(&data, garbage)?;
     drop(data);
     publish(shared, |head| head.sources.frozen = None)?;
     shared.queue.poke();
@@ -62,18 +96,19 @@ pub(crate) fn bring(shared: &Shared, part: &Part) -> Result<(), Error> {
 /// One bounded step, then a rest as long as the step took. A crash leaves the cursor of the step before or of this one; what a replayed
 /// log says about compaction is the same or less, and the state never depends on what the sweep drops.
 fn sweep(shared: &Shared, compacted: Revision) -> Result<(), Error> {
-    let begun = shared.clock.monotonic();
-    shared.base.reserve_sweep(SWEEP_ROWS)?;
-    shared.base.sweep(compacted, SWEEP_ROWS)?;
+    let (base, begun) = (shared.base(), shared.clock.monotonic());
+    base.reserve_sweep(SWEEP_ROWS)?;
+    base.sweep(compacted, SWEEP_ROWS)?;
     publish(shared, |_| {})?;
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())
 }
 
 fn publish(shared: &Shared, and: impl FnOnce(&mut Head)) -> Result<(), Error> {
-    let snapshot = shared.base.snapshot()?;
+    let base = shared.base();
+    let snapshot = base.snapshot()?;
     shared.publish_base(|head| {
-        head.take_base(snapshot, &shared.base);
+        head.take_base(snapshot, &base);
         head.out_of_room = false;
         and(head);
     });

@@ -6,3 +6,4 @@ pub(crate) mod lessor;
 pub(crate) mod maintenance;
 pub(crate) mod queue;
 pub(crate) mod shared;
+pub(crate) mod shrink;

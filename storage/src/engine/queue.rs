@@ -104,6 +104,11 @@ impl Queue {
         self.wake.notify_all();
     }
 
+    /// True once the end was asked for.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.lock().end.is_some()
+    }
+
     /// Waits until there is work, or until `patience` is over, and takes at most about `bytes` of commands.
     pub(crate) fn take(&self, bytes: usize, patience: Option<Duration>) -> Wake {
         let mut inner = self.lock();

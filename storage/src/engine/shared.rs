@@ -11,6 +11,7 @@ use crate::apply::txn::{check_at, place};
 use crate::base::{Base, Snapshot, Totals};
 use crate::engine::lessor::Lessor;
 use crate::engine::queue::{End, Queue};
+use crate::engine::shrink::Requests;
 use crate::env::Clock;
 use crate::error::Error;
 use crate::read::Sources;
@@ -43,6 +44,8 @@ pub(crate) struct Head {
     pub(crate) log_bytes: u64,
     /// The bytes of disk that base takes.
     pub(crate) base_bytes: u64,
+    /// About the bytes that it would take if it were rewritten.
+    pub(crate) base_bytes_if_rewritten: u64,
     /// The bytes of data in base.
     pub(crate) totals: Totals,
     /// What was written up to here was visited by the sweep.
@@ -72,7 +75,9 @@ pub(crate) struct Shared {
     pub(crate) lessor: Lessor,
     pub(crate) counts: Counts,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) base: Base,
+    /// Who asked for base to be rewritten.
+    pub(crate) shrinks: Requests,
+    base: Mutex<Arc<Base>>,
     failure: OnceLock<Error>,
     failed: Notify,
     stopped: AtomicBool,
@@ -88,11 +93,32 @@ impl Shared {
             lessor: Lessor::default(),
             counts: Counts::default(),
             clock,
-            base,
+            shrinks: Requests::default(),
+            base: Mutex::new(Arc::new(base)),
             failure: OnceLock::new(),
             failed: Notify::new(),
             stopped: AtomicBool::new(false),
         }
+    }
+
+    /// Base as it is named now.
+    pub(crate) fn base(&self) -> Arc<Base> {
+        self.base.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts a copy of base, at the same position, in its place: views taken from now on read from it. What reads from the old one can go on.
+    pub(crate) fn replace_base(&self, copy: Base, snapshot: Arc<Snapshot>) {
+        let copy = Arc::new(copy);
+        let old = {
+            let mut head = self.head();
+            head.take_base(snapshot, &copy);
+            std::mem::replace(&mut *self.base.lock().unwrap_or_else(PoisonError::into_inner), copy)
+        };
+        old.refuse_changes();
+        if self.failure().is_some() {
+            self.base().refuse_changes();
+        }
+        self.base_changed.notify_all();
     }
 
     /// The published state, for a moment.
@@ -184,7 +210,7 @@ impl Shared {
     /// Ends the keyspace: the first error counts. Writes are refused from now on, what was published stays readable.
     pub(crate) fn fail(&self, error: Error) {
         if self.failure.set(error).is_ok() {
-            self.base.refuse_changes();
+            self.base().refuse_changes();
         }
         self.queue.end(End::Abrupt);
         self.lessor.end();
@@ -194,7 +220,7 @@ impl Shared {
 
     /// A thread panicked: it has broken a promise, and whatever it was doing is left as it is.
     pub(crate) fn panicked(&self, thread: &str) {
-        self.base.keep_for_good();
+        self.base().keep_for_good();
         self.fail(Error::Io { doing: "run".into(), reason: format!("the {thread} thread panicked") });
     }
 
@@ -240,6 +266,7 @@ impl Head {
             out_of_room: false,
             log_bytes,
             base_bytes: base.size_bytes(),
+            base_bytes_if_rewritten: base.bytes_if_rewritten(),
             totals: base.totals(),
             swept: base.swept(),
         };
@@ -259,6 +286,7 @@ impl Head {
     pub(crate) fn take_base(&mut self, snapshot: Arc<Snapshot>, base: &Base) {
         self.sources.base = snapshot;
         self.base_bytes = base.size_bytes();
+        self.base_bytes_if_rewritten = base.bytes_if_rewritten();
         self.totals = base.totals();
         self.swept = base.swept();
     }

@@ -39,7 +39,7 @@ impl World {
         let sources = Sources { active: Arc::default(), frozen: None, base: base.snapshot().unwrap(), known: None };
         let mut world = World { random: Prng::new(seed), changes: Vec::new(), base, sources };
         world.fill(1);
-        world.base.flush(&world.sources.active.read()).unwrap();
+        world.base.flush(&world.sources.active.read(), crate::base::Garbage::Drop).unwrap();
         world.sources.base = world.base.snapshot().unwrap();
         for position in [2, 3] {
             world.sources.frozen = (position == 3).then(|| world.sources.active.clone());

@@ -29,6 +29,7 @@ mod importing;
 mod leases;
 mod misuse;
 mod races;
+mod shrinking;
 mod simulated_log;
 mod watching;
 

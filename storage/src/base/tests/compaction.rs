@@ -5,8 +5,8 @@ use super::*;
 /// Flushes the changes of the first part without compaction and those of the second with it; answers what is left of "k".
 fn left(first: Vec<Change>, second: Vec<Change>, compacted: i64) -> Vec<i64> {
     let base = new_base(&MemoryDisk::new());
-    base.flush(&part(1, -1, first)).unwrap();
-    base.flush(&part(2, compacted, second)).unwrap();
+    base.flush(&part(1, -1, first), Garbage::Drop).unwrap();
+    base.flush(&part(2, compacted, second), Garbage::Drop).unwrap();
     let snapshot = base.snapshot().unwrap();
     snapshot.verify().unwrap();
     versions(&snapshot).into_iter().filter(|(key, _)| key == "k").map(|(_, at)| at.main.0).collect()
@@ -43,11 +43,11 @@ fn every_change_of_the_compacted_revision_stays() {
     let base = new_base(&MemoryDisk::new());
     let mut first = part(1, -1, vec![put("k", 2, "a")]);
     first.applied.revision = Revision(2);
-    base.flush(&first).unwrap();
+    base.flush(&first, Garbage::Drop).unwrap();
     let again = |sub, kind| Change { key: Bytes::from_static(b"k"), at: at(3, sub), kind };
     let kind = put("k", 3, "b").kind;
     let changes = vec![again(0, kind.clone()), again(1, ChangeKind::Tombstone), again(2, kind), put("k", 4, "c")];
-    base.flush(&part(2, 3, changes)).unwrap();
+    base.flush(&part(2, 3, changes), Garbage::Drop).unwrap();
     let found: Vec<_> = versions(&base.snapshot().unwrap()).into_iter().map(|(_, at)| at).collect();
     assert_eq!(found, [at(3, 0), at(3, 1), at(3, 2), at(4, 0)]);
 }
@@ -56,9 +56,9 @@ fn every_change_of_the_compacted_revision_stays() {
 fn a_deletion_stays_while_older_versions_are_too_many_for_one_flush() {
     let base = new_base(&MemoryDisk::new());
     let many = 5000;
-    base.flush(&part(1, -1, (2..2 + many).map(|main| put("k", main, "v")).collect())).unwrap();
+    base.flush(&part(1, -1, (2..2 + many).map(|main| put("k", main, "v")).collect()), Garbage::Drop).unwrap();
     let mut next = 2 + many;
-    base.flush(&part(2, next + 1, vec![tombstone("k", next), put("x", next + 1, "v")])).unwrap();
+    base.flush(&part(2, next + 1, vec![tombstone("k", next), put("x", next + 1, "v")]), Garbage::Drop).unwrap();
     next += 2;
     let mut flushes = 0;
     while versions(&base.snapshot().unwrap()).iter().any(|(key, _)| key == "k") {
@@ -66,8 +66,11 @@ fn a_deletion_stays_while_older_versions_are_too_many_for_one_flush() {
         snapshot.verify().unwrap();
         let last = RevisionPair::MAX;
         assert!(matches!(snapshot.get(b"k", last).unwrap(), None | Some((_, Version::Tombstone))), "it came back");
-        base.flush(&part(3 + next.cast_unsigned(), next + 1, vec![tombstone("k", next), put("x", next + 1, "v")]))
-            .unwrap();
+        base.flush(
+            &part(3 + next.cast_unsigned(), next + 1, vec![tombstone("k", next), put("x", next + 1, "v")]),
+            Garbage::Drop,
+        )
+        .unwrap();
         next += 2;
         flushes += 1;
         assert!(flushes < 20);
@@ -81,12 +84,12 @@ fn a_key_with_many_readable_versions_costs_a_flush_a_seek() {
     let disk = MemoryDisk::new();
     let base = new_base(&disk);
     let many = 100_000;
-    base.flush(&part(1, -1, (2..2 + many).map(|main| put("k", main, vec![1; 60])).collect())).unwrap();
+    base.flush(&part(1, -1, (2..2 + many).map(|main| put("k", main, vec![1; 60])).collect()), Garbage::Drop).unwrap();
     drop(base);
     let base = reopen(&disk);
     let next = 2 + many;
     let before = base.bytes_read();
-    base.flush(&part(2, 3, vec![put("k", next, "v")])).unwrap();
+    base.flush(&part(2, 3, vec![put("k", next, "v")]), Garbage::Drop).unwrap();
     let read = base.bytes_read() - before;
     println!("{read} bytes read, file of {}", base.size_bytes());
     assert!(read < 1 << 18);
@@ -121,7 +124,7 @@ fn small_tables_follow_the_parts() {
     first.alarms.extend([((MemberId(1), AlarmKind::NoSpace), true), ((MemberId(1), AlarmKind::Corrupt), true)]);
     first.writers.insert(MemberId(1), writer);
     first.marks.extend([(1000, Revision(2)), (2000, Revision(2))]);
-    base.flush(&first).unwrap();
+    base.flush(&first, Garbage::Drop).unwrap();
     assert_eq!(base.snapshot().unwrap().lease_keys(LeaseId(6)).unwrap(), ["a", "b"]);
 
     let mut second = part(2, 9, vec![put("k", 10, "v")]);
@@ -129,7 +132,7 @@ fn small_tables_follow_the_parts() {
     second.lease_keys.insert((LeaseId(6), Bytes::from("a")), false);
     second.alarms.insert((MemberId(1), AlarmKind::Corrupt), false);
     second.marks.insert(3000, Revision(9));
-    base.flush(&second).unwrap();
+    base.flush(&second, Garbage::Drop).unwrap();
     drop(base);
     let base = reopen(&disk);
     let (snapshot, small) = (base.snapshot().unwrap(), base.small_tables().unwrap());
@@ -148,7 +151,7 @@ fn the_newest_mark_stays_even_below_the_floor() {
     let base = new_base(&MemoryDisk::new());
     let mut only = part(1, 5, vec![put("k", 5, "v")]);
     only.marks.extend([(1000, Revision(2)), (2000, Revision(3))]);
-    base.flush(&only).unwrap();
+    base.flush(&only, Garbage::Drop).unwrap();
     let snapshot = base.snapshot().unwrap();
     assert_eq!(snapshot.mark_at(1999).unwrap(), None);
     assert_eq!(base.small_tables().unwrap().last_mark_ms, 2000);

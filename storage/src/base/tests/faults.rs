@@ -12,13 +12,13 @@ fn after_a_failed_call_base_refuses_and_the_file_holds_one_part_or_both() {
     for calls in 0..200 {
         let disk = MemoryDisk::new();
         let base = new_base(&disk);
-        base.flush(&part(1, -1, changes(2, 100))).unwrap();
+        base.flush(&part(1, -1, changes(2, 100)), Garbage::Drop).unwrap();
         disk.fail_after(calls);
-        let result = base.flush(&part(2, 80, changes(102, 100)));
+        let result = base.flush(&part(2, 80, changes(102, 100)), Garbage::Drop);
         if let Err(error) = &result {
             assert!(error.is_final(), "{error}");
             disk.fail_after(u64::MAX);
-            let again = base.flush(&part(2, 80, changes(102, 100))).unwrap_err();
+            let again = base.flush(&part(2, 80, changes(102, 100)), Garbage::Drop).unwrap_err();
             assert!(again.is_final(), "{again}");
             failed += 1;
         }
@@ -46,7 +46,7 @@ fn after_a_failed_call_base_refuses_and_the_file_holds_one_part_or_both() {
 fn a_disk_without_room_refuses_before_anything_is_begun() {
     let disk = MemoryDisk::new();
     let base = new_base(&disk);
-    base.flush(&part(1, -1, changes(2, 1000))).unwrap();
+    base.flush(&part(1, -1, changes(2, 1000)), Garbage::Drop).unwrap();
     let before = (disk.read(&path()), base.bytes_written());
     disk.set_capacity(base.size_bytes());
     let next = part(2, -1, changes(1002, 20_000));
@@ -54,7 +54,7 @@ fn a_disk_without_room_refuses_before_anything_is_begun() {
     assert_eq!((disk.read(&path()), base.bytes_written()), before);
     disk.set_capacity(u64::MAX);
     base.reserve(&next).unwrap();
-    base.flush(&next).unwrap();
+    base.flush(&next, Garbage::Drop).unwrap();
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_flush_that_was_reserved_fits() {
         let part = part(position, (next - 500).max(-1), changes(next, 700));
         match base.reserve(&part) {
             Ok(()) => {
-                base.flush(&part).unwrap();
+                base.flush(&part, Garbage::Drop).unwrap();
                 next += 700;
             }
             Err(error) => {
@@ -88,10 +88,10 @@ fn a_flush_that_was_reserved_fits() {
 fn a_halted_base_writes_nothing_when_it_is_dropped() {
     let disk = MemoryDisk::new();
     let base = new_base(&disk);
-    base.flush(&part(1, -1, changes(2, 100))).unwrap();
+    base.flush(&part(1, -1, changes(2, 100)), Garbage::Drop).unwrap();
     let before = disk.read(&path());
     base.halt();
-    assert!(base.flush(&part(2, -1, changes(102, 100))).unwrap_err().is_final());
+    assert!(base.flush(&part(2, -1, changes(102, 100)), Garbage::Drop).unwrap_err().is_final());
     drop(base);
     assert!(disk.read(&path()) == before, "the file changed");
     reopen(&disk).snapshot().unwrap().verify().unwrap();
@@ -104,9 +104,9 @@ fn a_snapshot_outlives_base_and_flushes() {
     }
     let disk = MemoryDisk::new();
     let base = new_base(&disk);
-    base.flush(&part(1, -1, changes(2, 100))).unwrap();
+    base.flush(&part(1, -1, changes(2, 100)), Garbage::Drop).unwrap();
     let snapshot = shared(base.snapshot().unwrap());
-    base.flush(&part(2, 150, changes(102, 100))).unwrap();
+    base.flush(&part(2, 150, changes(102, 100)), Garbage::Drop).unwrap();
     drop(base);
     snapshot.verify().unwrap();
     assert_eq!(snapshot.applied().position, Position(1));

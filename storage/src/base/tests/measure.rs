@@ -126,7 +126,7 @@ fn flushes_reads_and_opens_on_the_real_disk() {
     while from < keys {
         let part = load.part(from..(from + 200_000).min(keys), -1);
         base.reserve(&part).unwrap();
-        base.flush(&part).unwrap();
+        base.flush(&part, Garbage::Drop).unwrap();
         from += 200_000;
     }
     println!("load: {:.1} s, {} MiB on disk", start.elapsed().as_secs_f64(), base.size_bytes() >> 20);
@@ -139,7 +139,7 @@ fn flushes_reads_and_opens_on_the_real_disk() {
             let before = base.bytes_written();
             let start = Instant::now();
             base.reserve(&part).unwrap();
-            dropped += base.flush(&part).unwrap().versions_dropped;
+            dropped += base.flush(&part, Garbage::Drop).unwrap().versions_dropped;
             seconds += start.elapsed().as_secs_f64();
             written += base.bytes_written() - before;
         }
@@ -155,7 +155,7 @@ fn flushes_reads_and_opens_on_the_real_disk() {
     let idle = PartData { applied: load.part(0..0, load.revision).applied, ..PartData::default() };
     let idle = PartData { applied: Applied { revision: Revision(load.revision), ..idle.applied }, ..idle };
     let (before, start) = (base.bytes_written(), Instant::now());
-    base.flush(&idle).unwrap();
+    base.flush(&idle, Garbage::Drop).unwrap();
     println!(
         "empty flush: {:.1} ms, {} KiB",
         start.elapsed().as_secs_f64() * 1e3,
@@ -219,7 +219,7 @@ fn a_seek_against_steps_over_many_versions() {
     let mut load = Load { rng: Rng(1), keys: 10_000, value_bytes: 16, revision: 1, position: 0 };
     for _ in 0..100 {
         let part = load.part(0..10_000, -1);
-        base.flush(&part).unwrap();
+        base.flush(&part, Garbage::Drop).unwrap();
     }
     drop(base.snapshot().unwrap().verify());
     let snapshot = base.snapshot().unwrap();

@@ -11,12 +11,14 @@ use super::*;
 use crate::change::{Change, ChangeKind};
 use crate::types::{Position, RevisionPair};
 
+mod build;
 mod compaction;
 mod disk;
 mod faults;
 mod measure;
 mod model;
 mod refusals;
+mod rewrite;
 
 use disk::MemoryDisk;
 
@@ -82,7 +84,7 @@ fn versions(snapshot: &Snapshot) -> Vec<(Bytes, RevisionPair)> {
 #[test]
 fn what_every_put_asks_for_is_answered_while_a_commit_is_made() {
     let base = new_base(&MemoryDisk::new());
-    base.flush(&part(1, 1, vec![put("a", 2, "value")])).unwrap();
+    base.flush(&part(1, 1, vec![put("a", 2, "value")]), Garbage::Drop).unwrap();
     let before = base.totals();
     let within = base.commit(|_, meta| Ok((*meta, (base.totals(), base.swept())))).unwrap();
     assert_eq!(within, (before, base.swept()));

@@ -22,8 +22,8 @@ const KEYS: [&[u8]; 14] = [
 ];
 
 /// What was ever written, and what must still be stored.
-struct Model {
-    rng: Rng,
+pub(super) struct Model {
+    pub(super) rng: Rng,
     applied: Applied,
     /// Per key every version, oldest first.
     all: BTreeMap<Bytes, Vec<Arc<Change>>>,
@@ -33,7 +33,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(seed: u64) -> Model {
+    pub(super) fn new(seed: u64) -> Model {
         let applied = Applied { revision: Revision::FIRST, compacted: Revision(-1), ..Applied::default() };
         Model { rng: Rng(seed), applied, all: BTreeMap::new(), stored: BTreeMap::new(), dropped: 0 }
     }
@@ -64,7 +64,22 @@ impl Model {
         Some(Change { key, at, kind })
     }
 
-    fn part(&mut self) -> PartData {
+    pub(super) fn part(&mut self) -> PartData {
+        let part = self.random_part();
+        self.store(&part);
+        part
+    }
+
+    /// A part for a flush that drops nothing.
+    pub(super) fn part_kept(&mut self) -> PartData {
+        let part = self.random_part();
+        for (key, changes) in &part.keys {
+            self.stored.entry(key.clone()).or_default().extend(changes.iter().cloned());
+        }
+        part
+    }
+
+    fn random_part(&mut self) -> PartData {
         let mut changes = Vec::new();
         for _ in 0..self.rng.below(30) {
             let main = self.applied.revision.next();
@@ -85,7 +100,6 @@ impl Model {
         self.applied.time_ms += self.rng.below(1000);
         let mut part = part(0, 0, changes);
         part.applied = self.applied;
-        self.store(&part);
         part
     }
 
@@ -102,7 +116,7 @@ impl Model {
     }
 
     /// Sweeps up to the compacted revision, in steps of random size, and does the same to what must be stored.
-    fn sweep(&mut self, base: &Base) -> u64 {
+    pub(super) fn sweep(&mut self, base: &Base) -> u64 {
         let compacted = self.applied.compacted;
         let mut dropped = 0;
         loop {
@@ -128,7 +142,7 @@ impl Model {
         dropped
     }
 
-    fn check(&mut self, base: &Base) -> u64 {
+    pub(super) fn check(&mut self, base: &Base) -> u64 {
         let snapshot = base.snapshot().unwrap();
         snapshot.verify().unwrap();
         assert_eq!(snapshot.applied(), self.applied);
@@ -244,7 +258,7 @@ fn random_flushes_read_as_a_model_that_keeps_everything() {
             let part = model.part();
             base.reserve(&part).unwrap();
             let written_before = base.bytes_written();
-            base.flush(&part).unwrap();
+            base.flush(&part, Garbage::Drop).unwrap();
             assert!(base.bytes_written() > written_before);
             flushes += 1;
             if model.rng.below(4) == 0 {

@@ -14,7 +14,7 @@ fn is_corrupt(error: &Error) -> bool {
 fn altered(alter: impl FnOnce(&redb::WriteTransaction)) -> MemoryDisk {
     let disk = MemoryDisk::new();
     let base = new_base(&disk);
-    base.flush(&part(1, -1, (2..500).map(|main| put("k", main, vec![2; 500])).collect())).unwrap();
+    base.flush(&part(1, -1, (2..500).map(|main| put("k", main, vec![2; 500])).collect()), Garbage::Drop).unwrap();
     commit::durably(&base.database, |txn| {
         alter(txn);
         Ok(())

@@ -1,0 +1,61 @@
+//! Rewriting the database file: on request, and on its own when the policy says that it is worth it.
+
+use std::time::Duration;
+
+use compaction::{Shrinking, Sizes};
+use storage::{Error, Keyspace, Shrunk};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+/// How often the sizes are looked at.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Has the file rewritten and logs what that did. Dropping the future gives up the answer, not the rewrite.
+pub(crate) async fn rewrite(keyspace: &Keyspace, reason: &'static str) -> Result<Shrunk, Error> {
+    let keyspace = keyspace.clone();
+    let task = tokio::spawn(async move {
+        let begun = Instant::now();
+        info!(reason, bytes = keyspace.status().base_bytes, "rewriting the database file");
+        let result = keyspace.defragment().await;
+        let seconds = begun.elapsed().as_secs_f64();
+        match &result {
+            Ok(Shrunk { bytes_before, bytes_after }) => {
+                info!(bytes_before, bytes_after, seconds, "rewrote the database file");
+            }
+            Err(error) => warn!(%error, seconds, "the database file stays as it is"),
+        }
+        result
+    });
+    // It is lost only if the runtime is being torn down.
+    task.await.unwrap_or(Err(Error::Stopped))
+}
+
+/// Rewrites the file whenever it is worth it, until `stop` turns true.
+pub(crate) async fn run(keyspace: Keyspace, mut stop: watch::Receiver<bool>) {
+    let begun = Instant::now();
+    let mut shrinking = Shrinking::default();
+    let mut ticks = tokio::time::interval_at(begun + INTERVAL, INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let Some(sizes) = sizes(&keyspace) else { continue };
+        if !shrinking.is_due(begun.elapsed(), sizes) {
+            continue;
+        }
+        match rewrite(&keyspace, "garbage outweighs data").await {
+            Ok(shrunk) => shrinking.done(shrunk.bytes_after),
+            Err(_) => shrinking.failed(begun.elapsed()),
+        }
+    }
+}
+
+/// None if the disk does not say what is free: the next look may know more.
+fn sizes(keyspace: &Keyspace) -> Option<Sizes> {
+    let status = keyspace.status();
+    let free = keyspace.free_bytes().ok()?;
+    Some(Sizes { file: status.base_bytes, rewritten: status.base_bytes_if_rewritten, free })
+}
