@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::base::{Base, Version};
+use crate::base::{Base, Garbage, Version};
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
 use crate::files::Directory;
@@ -138,7 +138,7 @@ impl Import {
     fn flush(&mut self, applied: Applied) -> Result<(), Error> {
         let part = PartData { applied, ..std::mem::take(&mut self.part) };
         self.base.reserve(&part)?;
-        self.base.flush(&part).map(drop)
+        self.base.flush(&part, Garbage::Drop).map(drop)
     }
 
     /// Completes the directory: from now on a keyspace opens in it, and its next change gets the revision after `revision`.
