@@ -194,7 +194,7 @@ fn names(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Vec<String>, Error> {
 fn check_state(path: &Path, known: Option<(Identity, u32)>, unfinished: u32) -> Result<(), Error> {
     match known {
         Some((_, FILLING)) if unfinished != FILLING => {
-            Err(refuse(path, "an import into it did not end: import again, or remove the directory"))
+            Err(refuse(path, "an import into it did not end, or a restore: do it again, or remove the directory"))
         }
         Some((_, COMPLETE | CREATING)) if unfinished == FILLING => Err(refuse(path, "it holds a keyspace already")),
         _ => Ok(()),

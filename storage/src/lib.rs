@@ -79,6 +79,7 @@ mod recent;
 mod replay;
 mod reply;
 mod request;
+mod snapshot;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -96,5 +97,6 @@ pub use options::{Environment, Options};
 pub use pending::Pending;
 pub use reply::*;
 pub use request::*;
+pub use snapshot::{SnapshotFile, SnapshotInfo, SnapshotStream};
 pub use types::*;
 pub use watch::{Event, StartAt, WatchMessage, WatchSpec, WatchStream};
