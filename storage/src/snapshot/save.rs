@@ -32,6 +32,7 @@ pub struct SnapshotStream {
     hash: Sha256,
     sent: u64,
     expected: u64,
+    block_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +67,14 @@ impl SnapshotStream {
             hash: Sha256::new(),
             sent: 0,
             expected,
+            block_bytes: BLOCK_BYTES,
         }
+    }
+
+    /// With blocks of another size.
+    #[cfg(test)]
+    pub(crate) fn in_blocks_of(self, block_bytes: usize) -> SnapshotStream {
+        SnapshotStream { block_bytes, ..self }
     }
 
     /// The revision that the snapshot is of.
@@ -120,7 +128,7 @@ impl SnapshotStream {
         if floor > asked {
             return Err(Error::Compacted { asked, floor });
         }
-        let changes: Vec<Arc<Change>> = view.sources.changes_below(below, BLOCK_BYTES)?;
+        let changes: Vec<Arc<Change>> = view.sources.changes_below(below, self.block_bytes)?;
         drop(view);
         let Some(first) = changes.first() else { return self.end() };
         self.stage = Stage::Changes(first.at);

@@ -31,6 +31,7 @@ mod misuse;
 mod races;
 mod shrinking;
 mod simulated_log;
+mod snapshots;
 mod watching;
 
 /// A clock that moves when told to.
