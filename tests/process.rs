@@ -1,6 +1,7 @@
 //! The real binary: killed again and again, stopped in order, refused a start, filled with keys.
 
 mod model;
+mod shrinking;
 mod support;
 
 use std::sync::Arc;

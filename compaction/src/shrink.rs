@@ -16,12 +16,14 @@ pub struct Sizes {
 /// Decides from sizes that it is told.
 ///
 /// The file is worth it when what it does not use outweighs what it uses, is more than 32 MiB (a sixteenth of the volume, if that is
-/// smaller), and twice the size of the new file is free. A file that a rewrite left large is left alone until it has doubled, and after a
-/// failure nothing is proposed for ten minutes.
+/// smaller), and twice the size of the new file is free. What the last rewrite took above its estimate is expected again, so a file
+/// that stays large is not rewritten for ever; after a failure nothing is proposed for ten minutes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shrinking {
-    /// The size that the last rewrite left.
-    settled: u64,
+    /// What the last rewrite was expected to leave.
+    estimate: u64,
+    /// What it left above that.
+    excess: u64,
     /// When the next may be.
     next: Duration,
 }
@@ -36,16 +38,24 @@ const PAUSE: Duration = Duration::from_secs(600);
 impl Shrinking {
     /// True if the file should be rewritten now, by any clock that does not go back.
     pub fn is_due(&self, now: Duration, sizes: Sizes) -> bool {
-        let Sizes { file, rewritten, free } = sizes;
+        let Sizes { file, free, .. } = sizes;
+        let rewritten = self.expected(sizes.rewritten);
         let unused = file.saturating_sub(rewritten);
         let worth = WORTH_BYTES.min(file.saturating_add(free) / WORTH_SHARE);
-        let grown = file / 2 >= self.settled;
-        now >= self.next && grown && unused > rewritten && unused >= worth && free / 2 >= rewritten
+        now >= self.next && unused > rewritten && unused >= worth && free / 2 >= rewritten
     }
 
-    /// The file was rewritten, by whomever, and has this size now.
-    pub fn done(&mut self, file: u64) {
-        self.settled = file;
+    /// The file was rewritten, and these are the sizes now.
+    pub fn done(&mut self, sizes: Sizes) {
+        self.estimate = sizes.rewritten;
+        self.excess = sizes.file.saturating_sub(sizes.rewritten);
+    }
+
+    /// Less data leaves less above the estimate; more data perhaps more, but that is not counted on.
+    fn expected(&self, rewritten: u64) -> u64 {
+        let share = u128::from(self.excess) * u128::from(rewritten.min(self.estimate));
+        let excess = share.checked_div(u128::from(self.estimate)).unwrap_or_default();
+        rewritten.saturating_add(u64::try_from(excess).unwrap_or(u64::MAX))
     }
 
     /// It could not be.
@@ -92,10 +102,12 @@ mod tests {
     fn a_file_that_stays_large_is_not_rewritten_for_ever() {
         let mut shrinking = Shrinking::default();
         assert!(shrinking.is_due(START, sizes(500, 100, 9999)));
-        shrinking.done(300 * MIB);
-        assert!(!shrinking.is_due(START, sizes(300, 100, 9999)));
-        assert!(!shrinking.is_due(START, sizes(599, 100, 9999)));
-        assert!(shrinking.is_due(START, sizes(600, 100, 9999)));
+        shrinking.done(sizes(300, 100, 9999));
+        let due: Vec<bool> =
+            [(300, 100), (600, 100), (601, 100), (800, 200), (801, 200), (300, 50), (301, 50), (300, 10)]
+                .map(|(file, rewritten)| shrinking.is_due(START, sizes(file, rewritten, 9999)))
+                .into();
+        assert_eq!(due, [false, false, true, false, true, false, true, true]);
     }
 
     #[test]

@@ -42,12 +42,12 @@ pub(crate) async fn run(keyspace: Keyspace, mut stop: watch::Receiver<bool>) {
             _ = ticks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        let Some(sizes) = sizes(&keyspace) else { continue };
-        if !shrinking.is_due(begun.elapsed(), sizes) {
+        let Some(before) = sizes(&keyspace) else { continue };
+        if !shrinking.is_due(begun.elapsed(), before) {
             continue;
         }
         match rewrite(&keyspace, "garbage outweighs data").await {
-            Ok(shrunk) => shrinking.done(shrunk.bytes_after),
+            Ok(_) => shrinking.done(sizes(&keyspace).unwrap_or(before)),
             Err(_) => shrinking.failed(begun.elapsed()),
         }
     }

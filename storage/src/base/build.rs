@@ -7,13 +7,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::Database;
-
 use super::backend::Backend;
 use super::layout;
 use super::meta::Meta;
 use super::rows::{Rows, TableId};
-use super::{Base, commit, flush, open};
+use super::{Base, Database, commit, flush, open};
 use crate::error::Error;
 use crate::fs::FileSystem;
 use crate::recent::PartData;
