@@ -93,6 +93,19 @@ impl Directory {
         Ok(directory)
     }
 
+    /// Takes hold of a complete directory to look at it; only the note in its lock changes. Errors: `Io`, also if it is held or not complete;
+    /// `Corrupt`.
+    pub(crate) fn look(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Directory, Error> {
+        let complete = || match read_identity(fs, path, &names(fs, path)?)? {
+            Some((identity, COMPLETE)) => Ok(identity),
+            Some(_) => Err(refuse(path, "it was never completed")),
+            None => Err(refuse(path, "it is not a data directory")),
+        };
+        complete()?;
+        let lock = take_lock(fs, path)?;
+        Ok(Directory { fs: fs.clone(), path: path.to_owned(), identity: complete()?, fresh: false, lock: Some(lock) })
+    }
+
     /// Ties the directory to a log that is elsewhere; from then on it goes with no other. Errors: `LogMismatch` if it is tied to another.
     pub(crate) fn tie(&mut self, log: &dyn Log) -> Result<(), Error> {
         if self.fresh {

@@ -84,6 +84,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod types;
+mod verify;
 mod watch;
 
 pub use change::{Change, ChangeKind};
@@ -99,4 +100,5 @@ pub use reply::*;
 pub use request::*;
 pub use snapshot::{SnapshotFile, SnapshotInfo, SnapshotStream};
 pub use types::*;
+pub use verify::{VerifyReport, verify};
 pub use watch::{Event, StartAt, WatchMessage, WatchSpec, WatchStream};

@@ -8,6 +8,7 @@ use crate::flags::Stop;
 
 mod import;
 mod snapshot;
+mod verify;
 
 /// A command.
 struct Entry {
@@ -21,6 +22,7 @@ struct Entry {
 const COMMANDS: &[Entry] = &[
     Entry { arguments: snapshot::arguments, run: snapshot::run },
     Entry { arguments: import::arguments, run: import::run },
+    Entry { arguments: verify::arguments, run: verify::run },
 ];
 
 /// Carries out the command that a command line, without the program's name, begins with. `None` if it names none: then it is the

@@ -32,6 +32,7 @@ mod races;
 mod shrinking;
 mod simulated_log;
 mod snapshots;
+mod verifying;
 mod watching;
 
 /// A clock that moves when told to.
