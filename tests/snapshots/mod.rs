@@ -224,3 +224,31 @@ impl Server {
         server
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_program_tells_a_sound_directory_from_a_damaged_one() {
+    let mut server = Server::start(SMALL).await;
+    overwrite(&server.channel(), 1, false).await;
+    let data = server.data();
+    let held = sternpost(&["verify"], &[&data]);
+    assert_eq!(held.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&held.stderr).contains("another process holds it"), "{held:?}");
+    server.kill();
+    let line = printed(&["verify"], &[&data]);
+    println!("{line}");
+    assert!(line.starts_with("sound ") && number(&line, "frames") > 0 && number(&line, "versions") > 0);
+    let mut segments: Vec<_> =
+        std::fs::read_dir(data.join("log")).expect("the log").map(|entry| entry.expect("a segment").path()).collect();
+    segments.sort();
+    let newest = segments.last().expect("a segment");
+    let mut bytes = std::fs::read(newest).expect("a segment");
+    // Within the frames.
+    let at = bytes.windows(64).rposition(|window| window.starts_with(b"0 1")).expect("a value");
+    *bytes.get_mut(at).expect("it is there") ^= 1;
+    std::fs::write(newest, &bytes).expect("it is damaged");
+    let damaged = sternpost(&["verify"], &[&data]);
+    assert_eq!(damaged.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&damaged.stderr).into_owned();
+    assert!(said.contains("is damaged") && said.contains("at offset"), "{said}");
+    assert_eq!(std::fs::read(newest).expect("a segment"), bytes);
+}
