@@ -2,6 +2,7 @@
 
 mod model;
 mod shrinking;
+mod snapshots;
 mod support;
 
 use std::sync::Arc;

@@ -93,6 +93,19 @@ impl Directory {
         Ok(directory)
     }
 
+    /// Takes hold of a complete directory to look at it; only the note in its lock changes. Errors: `Io`, also if it is held or not complete;
+    /// `Corrupt`.
+    pub(crate) fn look(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Directory, Error> {
+        let complete = || match read_identity(fs, path, &names(fs, path)?)? {
+            Some((identity, COMPLETE)) => Ok(identity),
+            Some(_) => Err(refuse(path, "it was never completed")),
+            None => Err(refuse(path, "it is not a data directory")),
+        };
+        complete()?;
+        let lock = take_lock(fs, path)?;
+        Ok(Directory { fs: fs.clone(), path: path.to_owned(), identity: complete()?, fresh: false, lock: Some(lock) })
+    }
+
     /// Ties the directory to a log that is elsewhere; from then on it goes with no other. Errors: `LogMismatch` if it is tied to another.
     pub(crate) fn tie(&mut self, log: &dyn Log) -> Result<(), Error> {
         if self.fresh {
@@ -194,7 +207,7 @@ fn names(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Vec<String>, Error> {
 fn check_state(path: &Path, known: Option<(Identity, u32)>, unfinished: u32) -> Result<(), Error> {
     match known {
         Some((_, FILLING)) if unfinished != FILLING => {
-            Err(refuse(path, "an import into it did not end: import again, or remove the directory"))
+            Err(refuse(path, "an import into it did not end, or a restore: do it again, or remove the directory"))
         }
         Some((_, COMPLETE | CREATING)) if unfinished == FILLING => Err(refuse(path, "it holds a keyspace already")),
         _ => Ok(()),

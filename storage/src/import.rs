@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::base::{Base, Version};
+use crate::base::{Base, Garbage, Version};
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
 use crate::files::Directory;
@@ -66,6 +66,7 @@ pub struct Import {
     last: RevisionPair,
     digest: Digest,
     report: ImportReport,
+    expected_keys: Option<u64>,
     finished: bool,
 }
 
@@ -97,6 +98,7 @@ impl Import {
             last: RevisionPair { main: Revision::FIRST, sub: i64::MAX },
             digest: Digest::default(),
             report: ImportReport::default(),
+            expected_keys: None,
             finished: false,
         })
     }
@@ -115,6 +117,11 @@ impl Import {
             self.flush(Applied { compacted: self.compacted, ..UNFINISHED })?;
         }
         Ok(())
+    }
+
+    /// Makes `finish` fail, with `Corrupt`, unless so many keys live at the end.
+    pub fn expect_keys(&mut self, keys: u64) {
+        self.expected_keys = Some(keys);
     }
 
     fn check(&self, change: &Change) -> Result<(), Error> {
@@ -138,7 +145,7 @@ impl Import {
     fn flush(&mut self, applied: Applied) -> Result<(), Error> {
         let part = PartData { applied, ..std::mem::take(&mut self.part) };
         self.base.reserve(&part)?;
-        self.base.flush(&part).map(drop)
+        self.base.flush(&part, Garbage::Drop).map(drop)
     }
 
     /// Completes the directory: from now on a keyspace opens in it, and its next change gets the revision after `revision`.
@@ -154,6 +161,9 @@ impl Import {
         let now_ms = self.environment.clock.wall_ms();
         self.add_leases(leases, now_ms)?;
         self.attach_keys(leases, unfinished)?;
+        if let Some(expected) = self.expected_keys.filter(|expected| *expected != self.report.keys) {
+            return Err(wrong(format!("{} keys live at the end, {expected} are expected", self.report.keys)));
+        }
         if revision > Revision::FIRST {
             self.part.marks.insert(now_ms, revision);
         }

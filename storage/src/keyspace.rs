@@ -273,6 +273,11 @@ impl Keyspace {
         self.inner.shared.base().free_bytes()
     }
 
+    /// The wall clock, in milliseconds since 1970.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.inner.shared.clock.wall_ms()
+    }
+
     /// Makes the committer look at the clock: for clocks that only move when told to.
     pub fn poke(&self) {
         self.inner.shared.queue.poke();

@@ -79,10 +79,12 @@ mod recent;
 mod replay;
 mod reply;
 mod request;
+mod snapshot;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod types;
+mod verify;
 mod watch;
 
 pub use change::{Change, ChangeKind};
@@ -96,5 +98,7 @@ pub use options::{Environment, Options};
 pub use pending::Pending;
 pub use reply::*;
 pub use request::*;
+pub use snapshot::{SnapshotFile, SnapshotInfo, SnapshotStream};
 pub use types::*;
+pub use verify::{VerifyReport, verify};
 pub use watch::{Event, StartAt, WatchMessage, WatchSpec, WatchStream};

@@ -135,7 +135,7 @@ fn check(base: &Base, log: &mut dyn Log) -> Result<(State, Arc<Snapshot>), Error
 }
 
 /// The log must reach from what base holds, without a gap and with the same history.
-fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) -> Result<(), Error> {
+pub(crate) fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) -> Result<(), Error> {
     let mismatch = |position, reason: String| Err(Error::LogMismatch { position, reason });
     if log.first() > flushed.next() {
         return mismatch(flushed.next(), format!("the log begins at {}, base ends at {flushed}", log.first()));
@@ -162,7 +162,7 @@ fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) -> Result<(),
 }
 
 /// Does work with the committer's stack: what it committed is nested too deep for an ordinary one.
-fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+pub(crate) fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("replay".to_owned()).stack_size(COMMITTER_STACK);
         let thread = thread.spawn_scoped(scope, work).map_err(|error| Error::io("start the replay thread", &error))?;

@@ -123,6 +123,24 @@ impl Part {
         taken
     }
 
+    /// The last changes before a place, in ascending order, until `max_bytes` are reached, one at least.
+    pub(crate) fn changes_below(&self, below: RevisionPair, max_bytes: usize) -> Vec<Arc<Change>> {
+        let data = self.read();
+        let end = data.changes.partition_point(|change| change.at < below);
+        let mut bytes = 0;
+        let before = data.changes.iter().take(end).rev();
+        let mut taken: Vec<Arc<Change>> = before
+            .take_while(|change| {
+                let wanted = bytes < max_bytes;
+                bytes += change.weight();
+                wanted
+            })
+            .cloned()
+            .collect();
+        taken.reverse();
+        taken
+    }
+
     /// What this part says about the keys of a lease, in key order: attached or detached.
     pub(crate) fn lease_keys(&self, lease: LeaseId) -> Vec<(Bytes, bool)> {
         let data = self.read();

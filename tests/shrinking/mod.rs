@@ -19,13 +19,13 @@ use crate::support::server::Server;
 const KEY_BYTES: u64 = 420;
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct HashKvRequest {
+pub struct HashKvRequest {
     #[prost(int64, tag = "1")]
     revision: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct HashKvResponse {
+pub struct HashKvResponse {
     #[prost(uint32, tag = "2")]
     hash: u32,
     #[prost(int64, tag = "3")]
@@ -33,7 +33,7 @@ struct HashKvResponse {
 }
 
 /// The bytes of disk that a file of the data directory takes; 0 if it is not there.
-fn disk_bytes(server: &Server, name: &str) -> u64 {
+pub fn disk_bytes(server: &Server, name: &str) -> u64 {
     std::fs::metadata(server.data().join(name)).map_or(0, |metadata| metadata.blocks() * 512)
 }
 
@@ -41,18 +41,18 @@ async fn defragment(channel: Channel) -> Result<Empty, Status> {
     unary(&channel, "/etcdserverpb.Maintenance/Defragment", Empty {}).await
 }
 
-async fn compact(channel: &Channel, revision: i64) {
+pub async fn compact(channel: &Channel, revision: i64) {
     let request = CompactionRequest { revision, physical: true };
     let _: HeaderResponse = unary(channel, "/etcdserverpb.KV/Compact", request).await.expect("it is compacted");
 }
 
-async fn revision(channel: &Channel) -> i64 {
+pub async fn revision(channel: &Channel) -> i64 {
     let request = RangeRequest { key: vec![0], ..Default::default() };
     let reply: RangeResponse = unary(channel, "/etcdserverpb.KV/Range", request).await.expect("the server answers");
     reply.header.expect("a header").revision
 }
 
-async fn hash(channel: &Channel, revision: i64) -> HashKvResponse {
+pub async fn hash(channel: &Channel, revision: i64) -> HashKvResponse {
     let request = HashKvRequest { revision };
     unary(channel, "/etcdserverpb.Maintenance/HashKV", request).await.expect("the server answers")
 }

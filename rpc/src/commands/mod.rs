@@ -7,6 +7,8 @@ use clap::{ArgMatches, Command};
 use crate::flags::Stop;
 
 mod import;
+mod snapshot;
+mod verify;
 
 /// A command.
 struct Entry {
@@ -17,7 +19,11 @@ struct Entry {
 }
 
 /// Every command, in the order of the help.
-const COMMANDS: &[Entry] = &[Entry { arguments: import::arguments, run: import::run }];
+const COMMANDS: &[Entry] = &[
+    Entry { arguments: snapshot::arguments, run: snapshot::run },
+    Entry { arguments: import::arguments, run: import::run },
+    Entry { arguments: verify::arguments, run: verify::run },
+];
 
 /// Carries out the command that a command line, without the program's name, begins with. `None` if it names none: then it is the
 /// server's.
@@ -81,6 +87,13 @@ mod tests {
             ("import etcd f", "--data-dir"),
             ("import etcd f g --data-dir=d", "'g'"),
             ("import etcd f --data-dir=d --nonsense", "--nonsense"),
+            ("snapshot", "save"),
+            ("snapshot take f", "take"),
+            ("snapshot save", "<FILE>"),
+            ("snapshot status f -w yaml", "yaml"),
+            ("snapshot restore f", "--data-dir"),
+            ("snapshot restore f --data-dir d --bump-revision 0", "0"),
+            ("snapshot restore f --data-dir d --bump-revision 5 --no-bump", "cannot be used with"),
         ] {
             match parsed(line) {
                 Err(Stop::Usage(text)) => assert!(text.contains(part), "{line}: {text}"),

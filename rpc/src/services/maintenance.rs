@@ -7,6 +7,7 @@ use futures_util::Stream;
 use tonic::{Request, Response, Status};
 
 use super::context::{Context, TERM};
+use super::snapshot;
 use super::unsupported::service;
 use crate::convert::{self, Envelope};
 use crate::hashkv;
@@ -115,10 +116,13 @@ service! {
         async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
             Ok(Response::new(self.hash_at(request.into_inner().revision).await?))
         }
+
+        async fn snapshot(&self, _: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+            Ok(Response::new(Box::pin(snapshot::messages(Arc::clone(&self.context)))))
+        }
     }
     unsupported {
         "Hash" hash(HashRequest) -> pb::HashResponse;
-        "Snapshot" snapshot(SnapshotRequest) -> Self::SnapshotStream;
         "MoveLeader" move_leader(MoveLeaderRequest) -> pb::MoveLeaderResponse;
         "Downgrade" downgrade(DowngradeRequest) -> pb::DowngradeResponse;
     }

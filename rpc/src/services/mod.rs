@@ -9,6 +9,7 @@ mod lease;
 mod maintenance;
 mod range_stream;
 mod recipes;
+mod snapshot;
 mod unsupported;
 mod watch;
 mod watch_loop;

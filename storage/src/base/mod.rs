@@ -27,6 +27,7 @@ mod flush;
 mod layout;
 mod meta;
 mod open;
+mod overlay;
 mod rewrite;
 mod rows;
 mod scan;
@@ -239,6 +240,11 @@ impl Base {
 }
 
 impl Snapshot {
+    /// Base as a file holds it that nobody has open; writes nothing. Errors: `Corrupt`; `Io`, also for a newer format.
+    pub(crate) fn of_file(fs: &Arc<dyn FileSystem>, file: &Path, cache_bytes: usize) -> Result<Snapshot, Error> {
+        open::read_only(fs, file, cache_bytes)
+    }
+
     fn new(database: &Arc<Database>) -> Result<Snapshot, Error> {
         let txn = database.begin_read().at("begin")?;
         let open = |id: TableId| txn.open_table(id.definition()).at(id.name());

@@ -9,6 +9,7 @@ use redb::{Database, ReadableDatabase};
 use super::backend::Backend;
 use super::fault::At;
 use super::meta::Meta;
+use super::overlay::Overlay;
 use super::rows;
 use super::{Base, Snapshot, flush};
 use crate::error::Error;
@@ -45,8 +46,23 @@ pub(super) fn sync_directory(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<()
 /// redb initialises an empty file when it is asked to open it. Lost data must not look like a fresh start, so what is
 /// not redb's is refused before redb sees it.
 pub(super) fn open(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Base, Error> {
+    let file = file_of_redb(fs, path, OpenMode::ReadWrite)?;
+    check_before_writing(Arc::clone(&file), path)?;
+    let (database, backend) = hand_over(file, path, cache_bytes)?;
+    base(fs, path, database, backend, cache_bytes)
+}
+
+/// Base as the file holds it, with everything that redb writes when it opens it kept in memory.
+pub(super) fn read_only(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Snapshot, Error> {
+    let file = file_of_redb(fs, path, OpenMode::Read)?;
+    let overlay = Overlay::new(file).map_err(|error| Error::io(format!("reading {}", path.display()), &error))?;
+    let (database, _) = hand_over(Arc::new(overlay), path, cache_bytes)?;
+    Snapshot::new(&Arc::new(database))
+}
+
+fn file_of_redb(fs: &Arc<dyn FileSystem>, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>, Error> {
     let place = path.display().to_string();
-    let file = fs.open(path, OpenMode::ReadWrite).map_err(|error| match error.kind() {
+    let file = fs.open(path, mode).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corrupt(&place, "the file is missing"),
         _ => Error::io(format!("opening {place}"), &error),
     })?;
@@ -60,9 +76,7 @@ pub(super) fn open(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) ->
     if magic != MAGIC {
         return Err(Error::corrupt(&place, "not a file of redb"));
     }
-    check_before_writing(Arc::clone(&file), path)?;
-    let (database, backend) = hand_over(file, path, cache_bytes)?;
-    base(fs, path, database, backend, cache_bytes)
+    Ok(file)
 }
 
 /// redb marks the file when it opens it for writing, and a newer format must not be touched, so the file is looked at

@@ -8,6 +8,7 @@ use redb::{Range, ReadOnlyTable};
 
 use super::fault::At;
 use super::layout::{self, HistoryRow, HistoryValue, IndexRow, Stored};
+use super::rows::TableId;
 use super::{Snapshot, Version};
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
@@ -130,6 +131,32 @@ impl Snapshot {
             changes.push(Arc::new(change));
         }
         Ok(changes)
+    }
+
+    /// The newest changes before a place, in ascending order, about `max_bytes` of keys and values, one at least if there is one. Errors: `Io`,
+    /// `Corrupt`.
+    pub(crate) fn changes_below(&self, below: RevisionPair, max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
+        let mut changes: Vec<Arc<Change>> = Vec::new();
+        let end = layout::history_key(below);
+        let mut bytes = 0;
+        for row in self.history.range::<&[u8]>(..end.as_slice()).at("history")?.rev() {
+            let (place, row) = row.at("history")?;
+            let at = layout::read_history_key(place.value())?;
+            let HistoryRow { key, value } = layout::read_history_row(place.value(), row.value())?;
+            let change = self.change(key, at, value)?;
+            bytes += change.weight();
+            changes.push(Arc::new(change));
+            if bytes >= max_bytes {
+                break;
+            }
+        }
+        changes.reverse();
+        Ok(changes)
+    }
+
+    /// The versions in base, unreadable ones included.
+    pub(crate) fn changes_stored(&self) -> u64 {
+        self.meta.sums.of(TableId::History).rows
     }
 
     /// Joins a history row with its index row, which has the numbers.

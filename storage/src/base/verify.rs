@@ -2,13 +2,14 @@
 
 use std::ops::Bound;
 
+use bytes::Bytes;
 use redb::ReadableTable;
 
 use super::fault::At;
 use super::layout::{self, HistoryValue, IndexRow, Stored};
 use super::meta::Sum;
 use super::rows::TableId;
-use super::{Snapshot, Totals};
+use super::{Snapshot, Totals, Version};
 use crate::error::Error;
 use crate::types::RevisionPair;
 
@@ -27,7 +28,31 @@ impl Snapshot {
         }
         let (indexed, stored) = (self.meta.sums.of(TableId::Index).rows, self.meta.sums.of(TableId::History).rows);
         expect_equal("history", "rows as in index", &stored, &indexed)?;
-        expect_equal("index", "totals", &self.walk_index()?, &self.meta.totals)
+        expect_equal("index", "totals", &self.walk_index()?, &self.meta.totals)?;
+        self.check_lease_keys()
+    }
+
+    /// The rows of `index`, and of all tables.
+    pub(crate) fn row_counts(&self) -> (u64, u64) {
+        let rows = |table| self.meta.sums.of(table).rows;
+        (rows(TableId::Index), TableId::ALL.into_iter().map(rows).sum())
+    }
+
+    /// Each key that is attached to a lease is there, names the lease, and the lease exists. The reverse need not be: a key may
+    /// name a lease that it lost.
+    fn check_lease_keys(&self) -> Result<(), Error> {
+        let leases = self.open_table(TableId::Leases)?;
+        self.each_row(TableId::LeaseKeys, |row_key, _| {
+            let (id, key) = row_key.split_first_chunk().ok_or_else(|| Error::corrupt("lease_keys", "a short key"))?;
+            let lease = i64::from_be_bytes(*id);
+            let exists = leases.get(id.as_slice()).at("leases")?.is_some();
+            expect_equal("lease_keys", &format!("lease {lease:016x} exists"), &exists, &true)?;
+            let attached = match self.get(key, RevisionPair::MAX)? {
+                Some((_, Version::Put { lease, .. })) => lease,
+                _ => 0,
+            };
+            expect_equal("lease_keys", &format!("the lease of {:?}", Bytes::copy_from_slice(key)), &attached, &lease)
+        })
     }
 
     /// Each index row has its history row, and no two share one; with equal counts, no history row is left over.

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::apply::LeaseNews;
 use crate::error::Error;
+use crate::snapshot::Lease;
 use crate::tables::LeaseRow;
 use crate::types::{LeaseId, Position};
 
@@ -161,6 +162,19 @@ impl Lessor {
         let timer = inner.leases.get(&id)?;
         let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         Some((timer.ttl, ms(timer.deadline) - ms(now)))
+    }
+
+    /// Every lease as a snapshot holds it, in the order of ids.
+    pub(crate) fn all(&self, now: Duration) -> Vec<Lease> {
+        let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let inner = self.lock();
+        let lease = |(id, timer): (&LeaseId, &Timer)| {
+            let left_ms = ms(timer.deadline.saturating_sub(now));
+            Lease { id: *id, ttl: timer.ttl, left_ms }
+        };
+        let mut leases: Vec<Lease> = inner.leases.iter().map(lease).collect();
+        leases.sort_unstable_by_key(|lease| lease.id);
+        leases
     }
 
     /// Every lease, the one that runs out first before the others.

@@ -177,6 +177,26 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// The newest changes before a place, in ascending order, about `max_bytes` of them, one at least if there is one; they may begin within a
+    /// revision. From the parts first, then from base.
+    pub(crate) fn changes_below(&self, below: RevisionPair, max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
+        for part in self.parts() {
+            let changes = part.changes_below(below, max_bytes);
+            if !changes.is_empty() {
+                return Ok(changes);
+            }
+        }
+        self.base.changes_below(below, max_bytes)
+    }
+
+    /// The versions stored, unreadable ones included.
+    pub(crate) fn changes_stored(&self) -> u64 {
+        let recent: usize = self.parts().map(|part| part.read().changes.len()).sum();
+        self.base.changes_stored() + recent as u64
+    }
+}
+
 impl Found {
     pub(crate) fn key(&self) -> &Bytes {
         match self {

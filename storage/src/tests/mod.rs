@@ -32,6 +32,8 @@ mod races;
 mod shrinking;
 mod shrinking_under_load;
 mod simulated_log;
+mod snapshots;
+mod verifying;
 mod watching;
 
 /// A clock that moves when told to.

@@ -1,0 +1,98 @@
+//! Looks at a data directory that nobody has open, and says what is wrong with it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::Snapshot;
+use crate::engine::committer;
+use crate::error::Error;
+use crate::files::Directory;
+use crate::fs::FileSystem;
+use crate::log::{LocalLog, Log};
+use crate::open::{check_log, on_a_large_stack};
+use crate::tables::Applied;
+use crate::types::{Position, Revision};
+
+/// Frames read at once, in bytes.
+const STEP_BYTES: usize = 4 << 20;
+
+/// What a data directory holds, and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// The revision that base has reached; the log may go on from there.
+    pub revision: Revision,
+    /// The compacted revision there.
+    pub compacted: Revision,
+    /// Versions in base.
+    pub versions: u64,
+    /// Rows of all its tables.
+    pub rows: u64,
+    /// Good frames in the log.
+    pub frames: u64,
+    /// Frames in the log that are not in base yet.
+    pub ahead: u64,
+    /// The bytes of a frame whose write a crash cut short: nobody was answered, and the next start cuts it off.
+    pub torn_bytes: u64,
+    /// The first thing wrong with the log, and with base; none if all is well.
+    pub damage: Vec<Error>,
+}
+
+/// Checks base and the log of a data directory: in base every row against its checksum, every table against its counts and sums, `index` against
+/// `history`, attached keys against leases; in the log every frame, segment, and the chain of digests up to where base is; and that the
+/// commands which a start would apply can be read. Nothing is repaired, cut or written, but for the note in the lock.
+///
+/// Cost: one read of all files, and a look into `history` per version. Errors, if it cannot be looked at: `Io`, also if another process holds
+/// the directory; `Corrupt` for its identity. What is wrong with the data is in the report.
+///
+/// # Panics
+///
+/// Within redb, if the pages of the file are damaged in a way that it does not expect.
+pub fn verify(dir: &Path, fs: &Arc<dyn FileSystem>, cache_bytes: usize) -> Result<VerifyReport, Error> {
+    let directory = Directory::look(fs, dir)?;
+    let mut report = VerifyReport::default();
+    let base = Snapshot::of_file(fs, &directory.base(), cache_bytes).map_err(|error| report.damage.push(error)).ok();
+    let applied = base.as_ref().map(Snapshot::applied);
+    if let Some(base) = &base {
+        let Applied { revision, compacted, .. } = base.applied();
+        (report.revision, report.compacted) = (revision, compacted);
+        (report.versions, report.rows) = base.row_counts();
+        report.damage.extend(base.verify().err());
+    }
+    let log = LocalLog::look(Arc::clone(fs), &directory.log(), directory.identity.log);
+    match log {
+        Ok(log) => {
+            report.frames = log.recovery().frames;
+            report.torn_bytes = log.recovery().cut.map_or(0, |(_, bytes)| bytes);
+            let walked = on_a_large_stack(|| walk(log, applied)).and_then(|walked| walked);
+            match walked {
+                Ok(ahead) => report.ahead = ahead,
+                Err(error) => report.damage.push(error),
+            }
+        }
+        Err(error) => report.damage.push(error),
+    }
+    Ok(report)
+}
+
+/// Follows the chain up to base, and reads the commands beyond it. Answers how many frames are there.
+fn walk(mut log: LocalLog, applied: Option<Applied>) -> Result<u64, Error> {
+    let mut next = log.first();
+    if let Some(applied) = applied {
+        check_log(&mut log, applied.position, applied.digest)?;
+        next = applied.position.next();
+    }
+    let mut ahead = 0;
+    loop {
+        let frames = log.read(next, STEP_BYTES)?;
+        let Some(last) = frames.last().map(|frame| frame.position) else { return Ok(ahead) };
+        for frame in &frames {
+            committer::decode(frame).map_err(|error| undecodable(frame.position, error))?;
+            ahead += 1;
+        }
+        next = last.next();
+    }
+}
+
+fn undecodable(position: Position, error: Error) -> Error {
+    Error::LogMismatch { position, reason: error.to_string() }
+}
