@@ -81,6 +81,10 @@ func (p *Pair) normalise(side int, reply proto.Message) {
 		slices.SortFunc(reply.Leases, func(a, b *pb.LeaseStatus) int { return cmp.Compare(a.ID, b.ID) })
 	case *pb.LeaseTimeToLiveResponse:
 		slices.SortFunc(reply.Keys, bytes.Compare) // etcd's order is that of a map
+	case *pb.StatusResponse:
+		for i := range reply.Errors { // an alarm with the member that has it
+			reply.Errors[i] = strings.ReplaceAll(reply.Errors[i], fmt.Sprint(p.members[side]), "MEMBER")
+		}
 	case *pb.MemberListResponse:
 		for _, member := range reply.Members { // two processes have two ports
 			for i := range member.ClientURLs {

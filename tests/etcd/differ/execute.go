@@ -198,10 +198,11 @@ func (p *Pair) call(ctx context.Context, step Step) error {
 	case *pb.HashKVRequest:
 		target := p.resolve(etcd, request).(*pb.HashKVRequest).Revision
 		// differences.md, "HashKV": etcd remembers the hash of a compacted revision.
+		remembered := p.everyC[target]
 		if target == 0 {
 			target = p.now
 		}
-		if p.everyC[target] {
+		if remembered || p.everyC[target] {
 			return nil
 		}
 		// differences.md, "HashKV when no key lives".
