@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use etcd_client::{LeaseGrantOptions, LeaseTimeToLiveOptions, PutOptions, WatchOptions};
+use etcd_client::{AlarmAction, AlarmType, LeaseGrantOptions, LeaseTimeToLiveOptions, PutOptions, WatchOptions};
 use tonic::Code;
 
 use super::{as_refused, connected, refused};
@@ -60,6 +60,15 @@ async fn leases_are_refused_with_the_texts_that_clients_match() {
         as_refused(Code::OutOfRange, "too large lease TTL")
     );
     assert_eq!(refused(client.lease_revoke(8).await), as_refused(Code::NotFound, "requested lease not found"));
+    // An alarm that refuses every grant is named first, whatever else is wrong with one.
+    for (alarm, code, text) in [
+        (AlarmType::Nospace, Code::ResourceExhausted, "mvcc: database space exceeded"),
+        (AlarmType::Corrupt, Code::DataLoss, "corrupt cluster"),
+    ] {
+        client.alarm(AlarmAction::Activate, alarm, None).await.unwrap();
+        assert_eq!(refused(client.lease_grant(9_000_000_001, None).await), as_refused(code, text));
+        client.alarm(AlarmAction::Deactivate, alarm, None).await.unwrap();
+    }
     let ids: Vec<i64> = client.leases().await.unwrap().leases().iter().map(|lease| lease.id()).collect();
     assert_eq!(ids, [7]);
 }
