@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use embedded::driver::Embedded;
 use embedded::environment::{HandClock, always_flushing, never_flushing, open};
+use embedded::histories::Ends;
 use embedded::memory::Memory;
 use model::check::Run;
 use model::coverage::Coverage;
@@ -42,6 +43,32 @@ fn random_requests_are_answered_as_the_model_answers() {
     coverage.print();
     assert!(done >= 200, "only {done} sequences in {limit:?}");
     coverage.assert_all(true, true, false);
+}
+
+#[test]
+fn what_many_clients_see_through_power_cuts_is_one_history() {
+    let first = seed();
+    let (operations, events) =
+        (setting("STERNPOST_TEST_OPERATIONS", 20_000), setting("STERNPOST_TEST_EVENTS", 40_000));
+    let limit = Duration::from_secs(setting("STERNPOST_TEST_SECONDS", 120));
+    let options = history::Options { session_monotone: true, prev_kv_always: false };
+    let (mut all, mut ends, mut runs, mut checking) = (history::Report::default(), Ends::default(), 0, Duration::ZERO);
+    let begun = Instant::now();
+    println!("seed={first}");
+    while (all.operations < operations || all.watch_events < events || runs < 2) && begun.elapsed() < limit {
+        let seed = first.wrapping_add(runs);
+        let (record, ended) = embedded::histories::Run::new(seed, 4 + (seed % 13) as u32).record(12_000, 5);
+        let checked = Instant::now();
+        let report = history::check(&record, &options).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        checking += checked.elapsed();
+        all.add(&report);
+        ends.add(&ended);
+        runs += 1;
+    }
+    println!("seed={first}: {runs} runs in {:?}, {checking:?} of it for the checks: {all:?}, {ends:?}", begun.elapsed());
+    assert!(all.operations >= operations && all.watch_events >= events, "in {limit:?}: {all:?}");
+    assert!(ends.total() >= 10 && all.unknown_happened + all.unknown_not_found > 0, "{ends:?}, {all:?}");
+    assert!(all.expired > 0 && all.progress > 0 && all.refused_revisions > 0, "{all:?}");
 }
 
 /// A lease: its id, what is left of which TTL, its keys.
