@@ -152,16 +152,16 @@ impl Run {
                 let slot = self.rng.below(self.slots.len());
                 self.complete(slot);
             }
-            860..985 => {
+            860..978 => {
                 let viewer = if self.rng.chance(30) { 0 } else { self.rng.below(self.viewers.len()) };
                 self.take(viewer);
             }
-            985..990 => self.change_watches(),
-            990..993 => {
+            978..986 => self.change_watches(),
+            986..989 => {
                 let (viewer, of_all) = (self.rng.below(self.viewers.len()), self.rng.chance(50));
                 self.viewers[viewer].ask_progress(of_all);
             }
-            993..999 => {
+            989..999 => {
                 self.clock.advance(Duration::from_millis(self.rng.below(700) as u64));
                 self.keyspace.poke();
             }
@@ -220,14 +220,14 @@ impl Run {
 
     fn change_watches(&mut self) {
         let viewer = 1 + self.rng.below(self.viewers.len() - 1);
-        match self.rng.below(4) {
+        match self.rng.below(8) {
             0 => {
                 if let Some(number) = self.viewers[viewer].cancel() {
                     self.history.watches[number].cancel_asked = true;
                 }
             }
             1 => self.viewers[viewer] = Viewer::new(&self.keyspace),
-            _ if self.viewers[viewer].watches() < 3 => {
+            _ if self.viewers[viewer].watches() < 4 => {
                 let slot = self.rng.below(self.slots.len());
                 let watch = self.slots[slot].client.watch(&self.scene);
                 let call = self.now();

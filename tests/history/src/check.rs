@@ -92,7 +92,8 @@ pub fn check(history: &History, options: &Options) -> Result<Report, Violation> 
         if revision > 1 {
             let recorded = journal.at(revision);
             let owner = owners.find(revision, recorded, &mut replay.state, &seen, &leases)?;
-            replay.write(revision, recorded, owner, &mut leases)?;
+            let known = seen.first(revision).map(|(moment, _)| moment);
+            replay.write(revision, recorded, owner, known, &mut leases)?;
             match owner {
                 Owner::Operation(index) => calls.push((revision, index)),
                 Owner::Lease(_) => report.expired += 1,
@@ -109,7 +110,7 @@ pub fn check(history: &History, options: &Options) -> Result<Report, Violation> 
     }
     let marks = Marks::new(history);
     compaction::check(history, &marks)?;
-    leases.check(history, &seen)?;
+    leases.check(history)?;
     let context = watch::Context { history, journal: &journal, prevs: &replay.prevs, marks: &marks, options, seen: &seen };
     for (index, watch) in history.watches.iter().enumerate() {
         watch::check(&context, index, watch)?;
@@ -201,7 +202,14 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn write(&mut self, revision: i64, recorded: &[Event], owner: Owner, leases: &mut Leases) -> Result<(), Violation> {
+    fn write(
+        &mut self,
+        revision: i64,
+        recorded: &[Event],
+        owner: Owner,
+        known: Option<Moment>,
+        leases: &mut Leases,
+    ) -> Result<(), Violation> {
         let by_lease = |id: i64| Request::Revoke(id);
         let expiry;
         let (request, outcome) = match owner {
@@ -228,7 +236,7 @@ impl Replay<'_> {
             leases.attach(kv.lease, revision)?;
         }
         if let Request::Revoke(id) = request {
-            leases.end(*id, revision);
+            leases.end(*id, revision, known);
         }
         self.prevs.extend(events.into_iter().map(|event| event.prev));
         Ok(())
@@ -248,7 +256,7 @@ impl Replay<'_> {
             }
             match &operation.request {
                 Request::Grant(..) | Request::KeepAlive(_) | Request::Compact(_) => {}
-                Request::Revoke(id) => leases.end(*id, revision),
+                Request::Revoke(id) => leases.end(*id, revision, Some(operation.back)),
                 _ => {
                     if let Some(rule) = differs(&body, actual) {
                         return Err(Violation::new(rule, format!("at {revision} it is {body:?}: {operation:?}")));

@@ -14,7 +14,7 @@ pub(crate) struct Marks {
 
 fn highest(mut marks: Vec<(u64, i64)>) -> Vec<(u64, i64)> {
     marks.sort_unstable();
-    let mut most = 0;
+    let mut most = -1;
     for mark in &mut marks {
         most = most.max(mark.1);
         mark.1 = most;
@@ -24,7 +24,7 @@ fn highest(mut marks: Vec<(u64, i64)>) -> Vec<(u64, i64)> {
 
 fn before(marks: &[(u64, i64)], order: u64) -> i64 {
     let count = marks.partition_point(|(moment, _)| *moment < order);
-    count.checked_sub(1).map_or(0, |index| marks[index].1)
+    count.checked_sub(1).map_or(-1, |index| marks[index].1)
 }
 
 impl Marks {

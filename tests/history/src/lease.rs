@@ -17,8 +17,8 @@ struct Lease {
     renewals: Vec<(Moment, Moment)>,
     /// Revocations that may have taken effect: when the first was called.
     revoked: Option<Moment>,
-    /// The revision that ended it.
-    ended: Option<i64>,
+    /// The revision that ended it, or at which it was ended without a key; and the first moment at which that was known.
+    ended: Option<(i64, Option<Moment>)>,
 }
 
 /// All leases.
@@ -89,9 +89,9 @@ impl Leases {
         Ok(Some(id))
     }
 
-    /// A lease ended at a revision.
-    pub(crate) fn end(&mut self, id: i64, revision: i64) {
-        self.0.entry(id).or_default().ended.get_or_insert(revision);
+    /// A lease ended at a revision, which was known at a moment.
+    pub(crate) fn end(&mut self, id: i64, revision: i64, known: Option<Moment>) {
+        self.0.entry(id).or_default().ended.get_or_insert((revision, known));
     }
 
     /// A key was attached to a lease.
@@ -99,7 +99,7 @@ impl Leases {
         let lease = self.0.get(&id).filter(|lease| lease.granted.is_some());
         match lease {
             None => broken!(LeaseLife, "revision {revision} uses lease {id}, which was never granted"),
-            Some(Lease { ended: Some(ended), .. }) => {
+            Some(Lease { ended: Some((ended, _)), .. }) => {
                 broken!(LeaseLife, "revision {revision} uses lease {id}, which ended at {ended}")
             }
             Some(_) => Ok(()),
@@ -107,14 +107,14 @@ impl Leases {
     }
 
     /// Checks answers that say that a lease is there, and answers that say that it is not.
-    pub(crate) fn check(&self, history: &History, seen: &Seen) -> Result<(), Violation> {
+    pub(crate) fn check(&self, history: &History) -> Result<(), Violation> {
         for operation in &history.operations {
             match (&operation.request, &operation.outcome) {
                 (Request::Grant(..), Outcome::Refused(Refusal::LeaseExists)) => {
                     broken!(LeaseLife, "each lease is granted once: {operation:?}")
                 }
                 (Request::KeepAlive(id), Outcome::Ok(_, Body::Lease(ttl))) => match self.0.get(id) {
-                    Some(lease) if *ttl > 0 => lease.lives(operation, *ttl, seen)?,
+                    Some(lease) if *ttl > 0 => lease.lives(operation, *ttl)?,
                     None if *ttl > 0 => broken!(LeaseLife, "it was never granted: {operation:?}"),
                     lease => Lease::gone(lease, operation)?,
                 },
@@ -134,15 +134,14 @@ impl Leases {
 
 impl Lease {
     /// An answer says that the lease is there.
-    fn lives(&self, operation: &Operation, ttl: i64, seen: &Seen) -> Result<(), Violation> {
+    fn lives(&self, operation: &Operation, ttl: i64) -> Result<(), Violation> {
         if ttl != self.ttl {
             broken!(LeaseLife, "its TTL is {}: {operation:?}", self.ttl);
         }
-        let over = self.ended.and_then(|revision| seen.first(revision));
-        if let Some((over, _)) = over
-            && over.order < operation.call.order
+        if let Some((revision, Some(known))) = self.ended
+            && known.order < operation.call.order
         {
-            broken!(LeaseLife, "it ended at {:?}, by {over:?}: {operation:?}", self.ended);
+            broken!(LeaseLife, "it ended at revision {revision}, by {known:?}: {operation:?}");
         }
         Ok(())
     }

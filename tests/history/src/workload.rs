@@ -184,7 +184,7 @@ impl Client {
                 id => Request::KeepAlive(id),
             },
             70 if scene.may_compact > 0 => {
-                Request::Compact((scene.may_compact - self.below(8) as i64 * 4).max(scene.compacted))
+                Request::Compact((scene.may_compact - self.below(8) as i64 * 4).max(scene.compacted).max(1))
             }
             _ => Request::Range(self.range(scene)),
         }
