@@ -89,7 +89,7 @@ impl Run {
     pub fn new(seed: u64, clients: u32) -> Run {
         let (disk, clock) = (SimFs::new(), Arc::new(HandClock::default()));
         let keyspace = open(&disk, &clock, seed).expect("it opens");
-        let shared = if seed % 3 == 0 { 4 } else { 24 };
+        let shared = if seed.is_multiple_of(3) { 4 } else { 24 };
         let slots =
             (0..clients).map(|number| Slot { client: Client::new(number, seed, shared), begun: None }).collect();
         let scene = Scene { revision: 1, ttl: (2, 40), ..Scene::default() };

@@ -15,4 +15,7 @@ pub mod driver;
 pub mod environment;
 pub mod histories;
 pub mod memory;
+pub mod mutations;
+pub mod planting;
+pub mod planting_in_watches;
 pub mod viewing;

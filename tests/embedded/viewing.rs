@@ -28,7 +28,7 @@ impl Viewer {
             no_put: watch.no_put,
             no_delete: watch.no_delete,
             prev_kv: watch.prev_kv,
-            progress_notify: number % 2 == 0,
+            progress_notify: number.is_multiple_of(2),
             ..WatchSpec::new(span(&watch.span))
         });
     }

@@ -111,7 +111,8 @@ pub fn check(history: &History, options: &Options) -> Result<Report, Violation> 
     let marks = Marks::new(history);
     compaction::check(history, &marks)?;
     leases.check(history)?;
-    let context = watch::Context { history, journal: &journal, prevs: &replay.prevs, marks: &marks, options, seen: &seen };
+    let context =
+        watch::Context { history, journal: &journal, prevs: &replay.prevs, marks: &marks, options, seen: &seen };
     for (index, watch) in history.watches.iter().enumerate() {
         watch::check(&context, index, watch)?;
     }

@@ -53,7 +53,8 @@ impl Marks {
 
     /// True if somebody asked for this compaction before the moment.
     pub(crate) fn asked(&self, history: &History, revision: i64, order: u64) -> bool {
-        let one = |operation: &Operation| operation.request == Request::Compact(revision) && operation.call.order < order;
+        let one =
+            |operation: &Operation| operation.request == Request::Compact(revision) && operation.call.order < order;
         self.possible(order) >= revision && history.operations.iter().any(one)
     }
 }
@@ -76,7 +77,10 @@ pub(crate) fn check(history: &History, marks: &Marks) -> Result<(), Violation> {
                 broken!(Compaction, "{certain} was compacted before operation {index} was answered: {operation:?}")
             }
             Outcome::Refused(Refusal::Compacted) if asked >= possible + floor => {
-                broken!(Compaction, "{possible} was compacted at most when operation {index} was refused: {operation:?}")
+                broken!(
+                    Compaction,
+                    "{possible} was compacted at most when operation {index} was refused: {operation:?}"
+                )
             }
             _ => {}
         }

@@ -84,7 +84,10 @@ impl Leases {
         if let Some((first, _)) = first
             && first.ms < due
         {
-            broken!(LeaseEarly, "revision {revision}: lease {id} lives until {due} ms, and ended by {first:?}: {lease:?}");
+            broken!(
+                LeaseEarly,
+                "revision {revision}: lease {id} lives until {due} ms, and ended by {first:?}: {lease:?}"
+            );
         }
         Ok(Some(id))
     }

@@ -44,7 +44,8 @@ pub(crate) fn differs(expected: &Body, actual: &Body) -> Option<Rule> {
 /// The rule that recorded changes break if they are not the expected ones.
 pub(crate) fn changes_differ(expected: &[Event], recorded: &[Event]) -> Option<Rule> {
     let plain = |event: &Event| (event.key.clone(), event.kv.is_some());
-    let (wanted, found): (Vec<_>, Vec<_>) = (expected.iter().map(plain).collect(), recorded.iter().map(plain).collect());
+    let (wanted, found): (Vec<_>, Vec<_>) =
+        (expected.iter().map(plain).collect(), recorded.iter().map(plain).collect());
     if wanted != found {
         let part = found.len() < wanted.len() && found.iter().all(|change| wanted.contains(change));
         return Some(if part { Rule::Atomic } else { Rule::LostWrite });

@@ -31,7 +31,10 @@ impl Seen {
         });
         for (revision, moment, witness) in answers.chain(messages) {
             let Some(first) = usize::try_from(revision).ok().and_then(|index| seen.get_mut(index)) else {
-                broken!(LostWrite, "revision {revision} was told, the journal ends at {last}: {witness:?} at {moment:?}");
+                broken!(
+                    LostWrite,
+                    "revision {revision} was told, the journal ends at {last}: {witness:?} at {moment:?}"
+                );
             };
             if first.is_none_or(|(first, _)| moment.order < first.order) {
                 *first = Some((moment, witness));
@@ -118,7 +121,10 @@ pub(crate) fn sessions(history: &History) -> Result<(), Violation> {
             && client == operation.client
             && revision < highest
         {
-            broken!(Session, "client {client} was told {highest} by operation {earlier}, then {revision}: {operation:?}");
+            broken!(
+                Session,
+                "client {client} was told {highest} by operation {earlier}, then {revision}: {operation:?}"
+            );
         }
         before = Some((operation.client, revision, index));
     }

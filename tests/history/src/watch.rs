@@ -26,17 +26,15 @@ struct Reader<'a> {
     next: usize,
     /// No change below this revision follows.
     floor: i64,
-    /// Its start.
-    start: i64,
-    /// The last revision delivered, and the highest progress.
+    /// The last revision delivered.
     delivered: i64,
-    progress: i64,
 }
 
 pub(crate) fn check(context: &Context<'_>, index: usize, watch: &Watch) -> Result<(), Violation> {
     let (span, start) = (&watch.span, watch.start);
     let name = format!("watch {index} of {span:?} from {start}");
-    let mut reader = Reader { context, watch, name, next: 0, floor: 0, start: 0, delivered: 0, progress: 0 };
+    sequence(watch, &name)?;
+    let mut reader = Reader { context, watch, name, next: 0, floor: 0, delivered: 0 };
     let mut over = false;
     for (position, (moment, told)) in watch.told.iter().enumerate() {
         if over {
@@ -59,11 +57,65 @@ pub(crate) fn check(context: &Context<'_>, index: usize, watch: &Watch) -> Resul
     Ok(())
 }
 
+impl Watch {
+    /// The first revision that is delivered, for a watch created at a revision.
+    fn first(&self, created: i64) -> i64 {
+        if self.start > 0 { self.start } else { created + 1 }
+    }
+
+    fn matches(&self, event: &Event) -> bool {
+        let filtered = if event.kv.is_some() { self.no_put } else { self.no_delete };
+        !filtered && self.span.contains(&event.key)
+    }
+}
+
+/// What can be said of a watch's messages without the journal.
+fn sequence(watch: &Watch, name: &str) -> Result<(), Violation> {
+    let (mut start, mut delivered, mut progress, mut keys) = (0, 0, 0, Vec::new());
+    for (_, told) in &watch.told {
+        match told {
+            Told::Created(revision) => start = watch.first(*revision),
+            Told::Progress(revision) if *revision < progress || *revision < delivered => {
+                broken!(WatchBookmark, "{name}: progress {revision} after {}", progress.max(delivered))
+            }
+            Told::Progress(revision) => progress = *revision,
+            Told::Events(_, events) => {
+                let before = delivered;
+                for event in events {
+                    let revision = event.revision;
+                    if !watch.matches(event) {
+                        broken!(WatchFilter, "{name}: {event:?}");
+                    }
+                    if revision < start {
+                        broken!(WatchFirst, "{name}: it starts at {start}: {event:?}");
+                    }
+                    if progress > 0 && revision <= progress {
+                        broken!(WatchBookmark, "{name}: progress was {progress}: {event:?}");
+                    }
+                    if revision < delivered {
+                        broken!(WatchOrder, "{name}: after {delivered}: {event:?}");
+                    }
+                    if revision > delivered {
+                        keys.clear();
+                        delivered = revision;
+                    } else if keys.contains(&&event.key) {
+                        broken!(WatchUnique, "{name}: again {event:?}");
+                    } else if revision == before {
+                        broken!(WatchAtomic, "{name}: {revision} began in an earlier message: {event:?}");
+                    }
+                    keys.push(&event.key);
+                }
+            }
+            Told::Compacted(_) | Told::Canceled => {}
+        }
+    }
+    Ok(())
+}
+
 impl Reader<'_> {
     fn created(&mut self, revision: i64) -> Result<(), Violation> {
-        self.start = if self.watch.start > 0 { self.watch.start } else { revision + 1 };
-        self.floor = self.start;
-        self.next = self.context.journal.place(self.start).start;
+        self.floor = self.watch.first(revision);
+        self.next = self.context.journal.place(self.floor).start;
         // Somebody knew of a later revision before the watch was asked for.
         if let Some((first, witness)) = self.context.seen.first(revision + 1)
             && first.order < self.watch.call.order
@@ -73,24 +125,17 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn matches(&self, event: &Event) -> bool {
-        let filtered = if event.kv.is_some() { self.watch.no_put } else { self.watch.no_delete };
-        !filtered && self.watch.span.contains(&event.key)
-    }
-
     /// The next change that must be delivered.
     fn expected(&mut self) -> Option<usize> {
         let events = self.context.journal.events;
-        while self.next < events.len() && !self.matches(&events[self.next]) {
+        while self.next < events.len() && !self.watch.matches(&events[self.next]) {
             self.next += 1;
         }
         (self.next < events.len()).then_some(self.next)
     }
 
     fn events(&mut self, moment: Moment, header: i64, events: &[Event]) -> Result<(), Violation> {
-        let before = self.delivered;
         for event in events {
-            self.order(before, event)?;
             self.event(moment, event)?;
             self.delivered = event.revision;
         }
@@ -104,37 +149,6 @@ impl Reader<'_> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// What can be said of an event without looking at the change itself.
-    fn order(&self, before: i64, event: &Event) -> Result<(), Violation> {
-        let (name, revision) = (&self.name, event.revision);
-        if !self.matches(event) {
-            broken!(WatchFilter, "{name}: {event:?}");
-        }
-        if revision < self.start {
-            broken!(WatchFirst, "{name}: starts at {}: {event:?}", self.start);
-        }
-        if self.progress > 0 && revision <= self.progress {
-            broken!(WatchBookmark, "{name}: progress was {}: {event:?}", self.progress);
-        }
-        let known = self.context.journal.place(revision);
-        let known = known.start + self.context.journal.at(revision).iter().take_while(|one| one.key != event.key).count()
-            ..known.end;
-        if known.is_empty() {
-            broken!(WatchContent, "{name}: the journal has no {event:?}");
-        }
-        if known.start < self.next {
-            let fresh = revision >= self.delivered;
-            match () {
-                () if fresh && revision == before && before == self.delivered => {
-                    broken!(WatchUnique, "{name}: again {event:?}")
-                }
-                () if fresh => broken!(WatchUnique, "{name}: twice or out of order within {revision}: {event:?}"),
-                () => broken!(WatchOrder, "{name}: {} came before {event:?}", self.delivered),
-            }
-        }
-        Ok(())
     }
 
     fn event(&mut self, moment: Moment, event: &Event) -> Result<(), Violation> {
@@ -166,16 +180,12 @@ impl Reader<'_> {
     }
 
     fn progress(&mut self, revision: i64) -> Result<(), Violation> {
-        if revision < self.progress || revision < self.delivered {
-            broken!(WatchBookmark, "{}: progress {revision} after {}", self.name, self.progress.max(self.delivered));
-        }
         if let Some(index) = self.expected() {
             let due = &self.context.journal.events[index];
             if due.revision <= revision {
                 broken!(WatchProgress, "{}: progress {revision} before {due:?}", self.name);
             }
         }
-        self.progress = revision;
         self.floor = self.floor.max(revision + 1);
         Ok(())
     }

@@ -139,9 +139,7 @@ impl Client {
             _ => Target::Value(b"absent".to_vec()),
         };
         let compares = vec![Compare { key: first.clone(), target }];
-        let mut put = |key: &Blob, lease| {
-            Op::Put(Put { key: key.clone(), value: self.value(), lease, prev_kv: true })
-        };
+        let mut put = |key: &Blob, lease| Op::Put(Put { key: key.clone(), value: self.value(), lease, prev_kv: true });
         let (one, other, else_put) = (put(&first, 0), put(&second, 0), put(&second, 0));
         let read = Op::Range(Range::new(Span::prefix("shared/")));
         let mut success = vec![one, other, read.clone()];
