@@ -306,3 +306,17 @@ pub struct History {
     /// What watches were told.
     pub watches: Vec<Watch>,
 }
+
+impl History {
+    /// Ends the record at a revision that no operation was told more than: forgets what the journal and watches have beyond.
+    pub fn end_at(&mut self, last: i64) {
+        self.journal.retain(|event| event.revision <= last);
+        for watch in &mut self.watches {
+            let beyond = watch.told.iter().position(|(_, told)| match told {
+                Told::Created(revision) | Told::Progress(revision) | Told::Events(revision, _) => *revision > last,
+                Told::Compacted(_) | Told::Canceled => false,
+            });
+            watch.told.truncate(beyond.unwrap_or(watch.told.len()));
+        }
+    }
+}
