@@ -14,7 +14,6 @@ use model::wire::*;
 use model::wire_more::*;
 use support::bulk::{MIB, load_keys, scan};
 use support::client::{Duplex, unary};
-use support::histories::{Tape, VIEWERS};
 use support::ledger::{Ledger, value};
 use support::load::{Load, Writer};
 use support::recorder::Recorder;
@@ -97,60 +96,10 @@ async fn a_server_that_is_killed_loses_nothing_and_repeats_nothing() {
 async fn what_many_clients_see_of_a_server_through_kills_and_stops_is_one_history() {
     let seed = seed();
     let operations = setting("STERNPOST_TEST_SERVER_OPERATIONS", 8_000);
-    let ends = setting("STERNPOST_TEST_ENDS", 8);
-    println!("seed={seed}");
-    let begun = Instant::now();
-    let mut server = Server::start(SMALL).await;
-    let tape = Arc::new(Tape::new(server.url()));
-    let journal = tokio::spawn({
-        let tape = tape.clone();
-        async move { tape.journal().await }
-    });
-    let mut others = tokio::task::JoinSet::new();
-    for number in 0..12 {
-        let tape = tape.clone();
-        others.spawn(async move { tape.client(number, seed).await });
-    }
-    for number in 0..VIEWERS {
-        let tape = tape.clone();
-        others.spawn(async move { tape.viewer(number, seed).await });
-    }
-    for end in 1..=ends + 1 {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while tape.answered.load(Ordering::SeqCst) < operations * end / (ends + 1) {
-            assert!(Instant::now() < deadline || operations > 50_000, "the clients do not get on");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        if end > ends {
-            break;
-        }
-        if end % 4 == 0 {
-            server.terminate();
-            server.wait().await;
-        } else {
-            server.kill();
-        }
-        server.start_again().await;
-    }
-    tape.stop.store(true, Ordering::SeqCst);
-    while let Some(done) = others.join_next().await {
-        done.expect("it ends in order");
-    }
-    // Leases may still end: the journal is read to where the last read saw it, and what comes later is left out.
-    let current = tape.last(5000).await;
-    tape.upto.store(current, Ordering::SeqCst);
-    journal.await.expect("it ends in order");
-    let mut record = tape.take();
-    record.end_at(current);
-    let options = history::Options { session_monotone: true, prev_kv_always: false };
-    let recorded = begun.elapsed();
-    let report = history::check(&record, &options).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
-    println!(
-        "seed={seed}: {ends} kills and stops, recorded in {recorded:?}, checked by {:?}: {report:?}",
-        begun.elapsed()
-    );
-    assert!(report.answered >= operations && report.watch_events >= operations / 2, "{report:?}");
-    assert!(report.unknown_happened + report.unknown_not_found > 0 && report.progress > 0, "{report:?}");
+    let report = support::history_run::run(seed, operations, setting("STERNPOST_TEST_ENDS", 8), SMALL).await;
+    assert!(report.answered >= operations && report.watch_events >= operations / 2, "seed {seed}: {report:?}");
+    let unknown = report.unknown_happened + report.unknown_not_found;
+    assert!(unknown > 0 && report.progress > 0 && report.refused_revisions > 0, "seed {seed}: {report:?}");
 }
 
 /// Leases that were granted and not asked to end are there.

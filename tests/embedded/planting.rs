@@ -106,7 +106,12 @@ pub fn old_read(history: &mut History, rng: &mut Rng, serializable: bool) -> boo
 /// A watch is told of the second revision before anybody asked for anything; nobody read the first one after its write began.
 pub fn seen_early(history: &mut History) -> bool {
     let answered = |revision: i64| {
-        let here = move |one: &&Operation| matches!(one.outcome, Outcome::Ok(header, _) if header == revision);
+        // Refused as future, the next one was not there either.
+        let here = move |one: &&Operation| match (&one.request, &one.outcome) {
+            (_, Outcome::Ok(header, _)) => *header == revision,
+            (Request::Range(range), Outcome::Refused(Refusal::Future)) => range.revision == revision + 1,
+            _ => false,
+        };
         history.operations.iter().filter(here).map(|one| one.call.order)
     };
     let put = history

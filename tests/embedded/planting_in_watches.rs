@@ -58,6 +58,8 @@ pub fn swapped(history: &mut History, rng: &mut Rng) -> bool {
         rng,
         |watch, index, _| between(watch, index),
         |watch, index| {
+            // Both at the later moment: nobody knows of anything sooner than before.
+            watch.told[index].0 = watch.told[index + 1].0;
             let told = watch.told[index].1.clone();
             watch.told[index].1 = std::mem::replace(&mut watch.told[index + 1].1, told);
         },

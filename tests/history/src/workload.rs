@@ -59,6 +59,10 @@ impl Client {
         format!("own/{:02}/{number}", self.number).into_bytes()
     }
 
+    fn leased_key(&self) -> Blob {
+        format!("leased/{:02}/{}", self.number, self.serial).into_bytes()
+    }
+
     /// Half of the values are large enough to be stored apart from their keys.
     fn value(&mut self) -> Blob {
         self.serial += 1;
@@ -76,6 +80,8 @@ impl Client {
     fn put(&mut self) -> Put {
         let (key, value) = (self.any_key(), self.value());
         let lease = if self.chance(25) { self.a_lease() } else { 0 };
+        // Nobody writes this one again: it waits for its lease to end.
+        let key = if lease != 0 && self.chance(30) { self.leased_key() } else { key };
         Put { key, value, lease, prev_kv: self.chance(50) }
     }
 
