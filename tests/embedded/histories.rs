@@ -321,6 +321,14 @@ impl Run {
         for slot in 0..self.slots.len() {
             self.complete(slot);
         }
+        for revision in [0, self.scene.compacted.max(1), self.scene.revision] {
+            let request = Request::Range(Range { revision, ..Range::new(Span::all()) });
+            let call = self.now();
+            let waiting = ask(&self.keyspace, &request);
+            self.slots[0].begun = Some((call, request, waiting));
+            self.complete(0);
+        }
+        // Leases may still end: what comes after this is left out.
         let current = self.keyspace.revision().0;
         // A watch over everything that is left, which no other one has seen as a whole.
         let call = self.now();
@@ -339,13 +347,7 @@ impl Run {
             self.viewers[viewer].ask_progress(true);
             while self.take(viewer) {}
         }
-        for revision in [0, self.scene.compacted.max(1), current] {
-            let request = Request::Range(Range { revision, ..Range::new(Span::all()) });
-            let call = self.now();
-            let waiting = ask(&self.keyspace, &request);
-            self.slots[0].begun = Some((call, request, waiting));
-            self.complete(0);
-        }
+        self.history.end_at(current);
         self.viewers.clear();
         self.keyspace.close().expect("it closes");
     }
