@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use embedded::driver::Embedded;
 use embedded::environment::{HandClock, always_flushing, never_flushing, open};
+use embedded::histories::Ends;
 use embedded::memory::Memory;
+use embedded::mutations;
 use model::check::Run;
 use model::coverage::Coverage;
 use model::driver::Driver;
@@ -42,6 +44,66 @@ fn random_requests_are_answered_as_the_model_answers() {
     coverage.print();
     assert!(done >= 200, "only {done} sequences in {limit:?}");
     coverage.assert_all(true, true, false);
+}
+
+#[test]
+fn what_many_clients_see_through_power_cuts_is_one_history() {
+    let first = seed();
+    let (operations, events) = (setting("STERNPOST_TEST_OPERATIONS", 20_000), setting("STERNPOST_TEST_EVENTS", 40_000));
+    let limit = Duration::from_secs(setting("STERNPOST_TEST_SECONDS", 120));
+    let options = history::Options { session_monotone: true, prev_kv_always: false };
+    let (mut all, mut ends, mut runs, mut checking) = (history::Report::default(), Ends::default(), 0, Duration::ZERO);
+    let begun = Instant::now();
+    println!("seed={first}");
+    while (all.operations < operations || all.watch_events < events || runs < 2) && begun.elapsed() < limit {
+        let seed = first.wrapping_add(runs);
+        let (record, ended) = embedded::histories::Run::new(seed, 4 + (seed % 13) as u32).record(12_000, 5);
+        let checked = Instant::now();
+        let report = history::check(&record, &options).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        checking += checked.elapsed();
+        all.add(&report);
+        ends.add(&ended);
+        runs += 1;
+    }
+    println!(
+        "seed={first}: {runs} runs in {:?}, {checking:?} of it for the checks: {all:?}, {ends:?}",
+        begun.elapsed()
+    );
+    assert!(all.operations >= operations && all.watch_events >= events, "in {limit:?}: {all:?}");
+    assert!(ends.total() >= 10 && all.unknown_happened + all.unknown_not_found > 0, "{ends:?}, {all:?}");
+    assert!(all.expired > 0 && all.progress > 0 && all.refused_revisions > 0, "{all:?}");
+}
+
+#[test]
+fn faults_planted_in_a_recorded_history_are_found() {
+    let first = setting("STERNPOST_TEST_SEED", 1);
+    let options = history::Options { session_monotone: true, prev_kv_always: false };
+    let mut caught: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for seed in first..first + 200 {
+        if mutations::TABLE.iter().all(|(name, ..)| caught.get(name).is_some_and(|times| *times >= 3)) {
+            break;
+        }
+        let (good, _) = embedded::histories::Run::new(seed, 8).record(6_000, 3);
+        history::check(&good, &options).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        for (name, rule, plant) in mutations::TABLE {
+            if caught.get(name).is_some_and(|times| *times >= 3) {
+                continue;
+            }
+            let mut bad = good.clone();
+            if plant(&mut bad, &mut Rng::new(seed)) && bad != good {
+                match history::check(&bad, &options) {
+                    Ok(_) => panic!("seed {seed}: not noticed: {name}"),
+                    Err(violation) => assert_eq!(violation.rule, *rule, "seed {seed}: {name}: {violation}"),
+                }
+                *caught.entry(name).or_default() += 1;
+            }
+        }
+    }
+    println!("{} kinds of faults, caught: {caught:?}", mutations::TABLE.len());
+    for (name, ..) in mutations::TABLE {
+        assert!(caught.contains_key(name), "never planted: {name}");
+    }
+    assert!(mutations::TABLE.len() >= 50 && caught.values().sum::<u64>() >= 120);
 }
 
 /// A lease: its id, what is left of which TTL, its keys.

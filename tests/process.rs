@@ -94,6 +94,16 @@ async fn a_server_that_is_killed_loses_nothing_and_repeats_nothing() {
     assert!(answered as u64 > kills * 20 && unknown > 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_many_clients_see_of_a_server_through_kills_and_stops_is_one_history() {
+    let seed = seed();
+    let operations = setting("STERNPOST_TEST_SERVER_OPERATIONS", 8_000);
+    let report = support::history_run::run(seed, operations, setting("STERNPOST_TEST_ENDS", 8), SMALL).await;
+    assert!(report.answered >= operations && report.watch_events >= operations / 2, "seed {seed}: {report:?}");
+    let unknown = report.unknown_happened + report.unknown_not_found;
+    assert!(unknown > 0 && report.progress > 0 && report.refused_revisions > 0, "seed {seed}: {report:?}");
+}
+
 /// Leases that were granted and not asked to end are there.
 async fn leases_are_there(load: &Load, server: &Server) {
     let reply: LeaseLeasesResponse =

@@ -9,7 +9,13 @@
     reason = "a test that panics has failed"
 )]
 
+pub mod asking;
 pub mod convert;
 pub mod driver;
 pub mod environment;
+pub mod histories;
 pub mod memory;
+pub mod mutations;
+pub mod planting;
+pub mod planting_in_watches;
+pub mod viewing;

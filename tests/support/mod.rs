@@ -11,6 +11,9 @@
 
 pub mod bulk;
 pub mod client;
+pub mod histories;
+pub mod history_run;
+pub mod history_wire;
 pub mod ledger;
 pub mod load;
 pub mod recorder;
