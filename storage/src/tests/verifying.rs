@@ -72,7 +72,7 @@ fn a_flipped_bit_in_a_value_and_a_cut_log_are_named() {
             .map(|(at, _)| at)
             .collect();
         let at = places[rng.below(places.len() as u64) as usize] + 12;
-        machine.disk.damage(&target, at as u64, &[b'w']).unwrap();
+        machine.disk.damage(&target, at as u64, b"w").unwrap();
         let before = files(&machine);
         let report = look(&machine).unwrap();
         assert_eq!(files(&machine), before);
