@@ -372,3 +372,27 @@ fn the_ledger_notices_what_is_lost_repeated_or_altered() {
     stale.read(3, b"a".to_vec(), record[0].1[0].kv.clone());
     stale.verify(&record).expect_err("a read is stale");
 }
+
+#[test]
+fn a_command_ends_with_its_own_exit_code_and_touches_nothing_it_refuses() {
+    let scratch = tempfile::TempDir::new().expect("a directory");
+    let run = |line: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sternpost"));
+        let output = command.args(line.split(' ')).current_dir(&scratch).output().expect("it runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, help, _) = run("import etcd --help");
+    assert!(code == Some(0) && help.contains("--skip-hash-check"), "{help}");
+    let (code, _, said) = run("import etcd f");
+    assert!(code == Some(2) && said.contains("--data-dir"), "{said}");
+    let (code, _, said) = run("export");
+    assert!(code == Some(2) && said.contains("\"export\" is not a flag, and no command"), "{said}");
+    std::fs::write(scratch.path().join("f"), vec![1; 8192 + 32]).expect("a file");
+    let (code, _, said) = run("import etcd f --data-dir d");
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("f: it does not match the SHA-256 at its end"), "{said}");
+    let (code, _, said) = run("import etcd f --data-dir d --skip-hash-check");
+    assert!(code == Some(1) && said.contains("f: page 0: not a meta page of bbolt"), "{said}");
+    assert!(!scratch.path().join("d").exists());
+}

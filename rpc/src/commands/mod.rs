@@ -59,7 +59,8 @@ mod tests {
 
     fn parsed(line: &str) -> Result<ArgMatches, Stop> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let entry = COMMANDS.iter().find(|entry| (entry.arguments)().get_name() == words[0]);
+        let entry =
+            COMMANDS.iter().find(|entry| words.first().is_some_and(|word| (entry.arguments)().get_name() == word));
         parse(entry.expect("a command"), &words)
     }
 

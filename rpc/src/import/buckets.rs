@@ -180,9 +180,9 @@ mod tests {
             assert_eq!(check_version(known.as_bytes()), Ok(()), "{known}");
         }
         for newer in ["3.8.0", "4.0.0"] {
-            let refused = check_version(newer.as_bytes()).unwrap_err();
+            let refused = check_version(newer.as_bytes()).expect_err(newer);
             assert!(refused.contains(newer) && refused.contains("3.7"), "{refused}");
         }
-        assert!(check_version(b"new").unwrap_err().contains("no version"));
+        assert!(check_version(b"new").expect_err("new").contains("no version"));
     }
 }

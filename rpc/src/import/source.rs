@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use storage::fs::{File, FileSystem, OpenMode};
 
-const HASH_LEN: u64 = 32;
+const HASH_LEN: usize = 32;
 /// Database files are whole pages, and pages are whole sectors.
 const SECTOR: u64 = 512;
 /// Read at once while the hash is computed, in bytes.
@@ -27,10 +27,11 @@ pub(super) fn open(fs: &dyn FileSystem, path: &Path, skip_hash_check: bool) -> R
     let fail = |error: String| format!("{}: {error}", path.display());
     let file = fs.open(path, OpenMode::Read).map_err(|error| fail(error.to_string()))?;
     let len = file.len().map_err(|error| fail(error.to_string()))?;
+    let hash_len = HASH_LEN as u64;
     match len % SECTOR {
         0 if len > 0 => Ok(Source { file, len, snapshot: false }),
-        HASH_LEN if len > SECTOR => {
-            let len = len - HASH_LEN;
+        rest if rest == hash_len && len > SECTOR => {
+            let len = len - hash_len;
             if !skip_hash_check {
                 check_hash(file.as_ref(), len).map_err(fail)?;
             }
@@ -51,7 +52,7 @@ fn check_hash(file: &dyn File, len: u64) -> Result<(), String> {
         hasher.update(&*part);
         at += step as u64;
     }
-    let mut stored = [0; HASH_LEN as usize];
+    let mut stored = [0; HASH_LEN];
     file.read_at(len, &mut stored).map_err(|error| error.to_string())?;
     if hasher.finalize().as_slice() != stored {
         return Err("it does not match the SHA-256 at its end (see --skip-hash-check)".to_owned());

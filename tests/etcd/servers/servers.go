@@ -74,6 +74,11 @@ func Start(ctx context.Context, kind Kind, dir string, flags ...string) (*Server
 	if err != nil {
 		return nil, err
 	}
+	return StartBinary(ctx, kind, binary, dir, flags...)
+}
+
+// StartBinary is Start with a program of a version of its own.
+func StartBinary(ctx context.Context, kind Kind, binary, dir string, flags ...string) (*Server, error) {
 	client, err := freePort()
 	if err != nil {
 		return nil, err

@@ -1,5 +1,7 @@
 //! A small writer of bbolt files, for tests.
 
+#![allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests")]
+
 use std::collections::BTreeMap;
 
 use super::page::HEADER_LEN;
