@@ -100,3 +100,21 @@ async fn users_and_roles_are_not_in_use() {
     assert_eq!(refused(client.user_list().await).0, Code::Unimplemented);
     assert_eq!(refused(client.role_list().await).0, Code::Unimplemented);
 }
+
+#[tokio::test]
+async fn defragmenting_changes_nothing_but_the_file_and_is_answered_without_a_header() {
+    let (server, mut client) = connected().await;
+    for number in 0..20 {
+        client.put("a", format!("{number}"), None).await.unwrap();
+    }
+    client.compact(20, None).await.unwrap();
+    let before = client.hash_kv(20).await.unwrap().hash();
+    // Also while puts are refused: it is what makes room.
+    client.alarm(AlarmAction::Activate, AlarmType::Nospace, None).await.unwrap();
+    client.defragment().await.unwrap();
+    let path = "/etcdserverpb.Maintenance/Defragment";
+    let answer: HeaderResponse = unary(&server.channel(), path, Empty {}).await.expect("an answer");
+    assert_eq!(answer.header, None);
+    assert_eq!(client.hash_kv(20).await.unwrap().hash(), before);
+    assert_eq!(client.get("a", None).await.unwrap().kvs()[0].value(), b"19");
+}

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use storage::{
-    ChangeKind, Error, Key, KeyRange, Keyspace, LeaseId, Options, StartAt, WatchId, WatchMessage, WatchSpec,
-    WatchStream,
+    ChangeKind, Error, Key, KeyRange, Keyspace, LeaseId, Options, Pending, Shrunk, StartAt, WatchId, WatchMessage,
+    WatchSpec, WatchStream,
 };
 
 use super::convert;
@@ -28,6 +28,8 @@ pub struct Embedded {
     options: Options,
     streams: BTreeMap<usize, Opened>,
     opened: usize,
+    /// Rewrites of base that were not waited for.
+    rewrites: Vec<Pending<Shrunk>>,
 }
 
 struct Opened {
@@ -40,7 +42,7 @@ impl Embedded {
     pub fn new(options: Options) -> Embedded {
         let (memory, clock) = (Arc::new(Memory::default()), Arc::new(HandClock::default()));
         let keyspace = open(&memory, &clock, options.clone());
-        Embedded { keyspace, memory, clock, options, streams: BTreeMap::new(), opened: 0 }
+        Embedded { keyspace, memory, clock, options, streams: BTreeMap::new(), opened: 0, rewrites: Vec::new() }
     }
 
     fn run(&self, request: &Request) -> Result<Reply, Failure> {
@@ -164,9 +166,11 @@ impl Driver for Embedded {
     }
 
     fn rewrite(&mut self, wait: bool) -> bool {
-        let rewritten = self.keyspace.defragment();
+        self.rewrites.push(self.keyspace.defragment());
         if wait {
-            rewritten.wait().expect("there is room");
+            for rewrite in self.rewrites.drain(..) {
+                rewrite.wait().expect("there is room");
+            }
         }
         true
     }
@@ -175,6 +179,8 @@ impl Driver for Embedded {
     fn reopen(&mut self, killed: bool) -> bool {
         let image = killed.then(|| Arc::new(self.memory.image()));
         self.keyspace.close().expect("it closes");
+        let stopped = |rewrite: Pending<Shrunk>| rewrite.wait().err().is_none_or(|error| error == Error::Stopped);
+        assert!(self.rewrites.drain(..).all(stopped));
         self.streams.clear();
         self.memory = image.unwrap_or_else(|| self.memory.clone());
         self.keyspace = open(&self.memory, &self.clock, self.options.clone());

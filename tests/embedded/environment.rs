@@ -52,9 +52,9 @@ pub fn never_flushing() -> Options {
     }
 }
 
-/// Limits under which flushes run all the time.
+/// Limits under which flushes run all the time, and a rewrite of base takes many steps.
 pub fn always_flushing() -> Options {
-    Options { recent_bytes: 64 << 10, recent_changes: 24, ..never_flushing() }
+    Options { recent_bytes: 64 << 10, recent_changes: 24, cache_bytes: 64 << 10, ..never_flushing() }
 }
 
 /// A keyspace on a file system, with a clock.

@@ -18,8 +18,15 @@ use crate::recent::PartData;
 use crate::tables::Applied;
 use crate::types::RevisionPair;
 
-/// Keys and rows that wait for a commit, in bytes: enough to share it, few enough that a log's sync never waits long behind it.
-const COMMIT_BYTES: usize = 4 << 20;
+/// Keys and rows of one commit, in bytes: enough to share it, few enough that a log's sync never waits long behind it.
+const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// Less than this is not worth a commit.
+const COMMIT_BYTES_MIN: usize = 1 << 10;
+
+/// The bytes of rows that go into one commit: what it dirties should fit into the cache with room to spare.
+pub(super) fn commit_bytes(cache_bytes: usize) -> usize {
+    (cache_bytes / 16).clamp(COMMIT_BYTES_MIN, COMMIT_BYTES_MAX)
+}
 
 /// Writes a new base. After an error it is of no further use, and the file should be removed.
 pub(crate) struct Builder {
@@ -69,7 +76,7 @@ impl Builder {
         }
         self.waiting.push((key.to_vec(), row.to_vec()));
         self.waiting_bytes += key.len() + row.len();
-        if self.waiting_bytes >= COMMIT_BYTES { self.commit_rows() } else { Ok(()) }
+        if self.waiting_bytes >= commit_bytes(self.cache_bytes) { self.commit_rows() } else { Ok(()) }
     }
 
     /// Writes changes on top of the rows so far, which must be complete up to there, dropping nothing. Errors: `NoSpace`; `Io`, `Corrupt`.

@@ -176,10 +176,13 @@ impl Shrink {
         true
     }
 
-    /// Gives up a copy, because the disk is full and parts come first.
+    /// The disk has no room for a part or a step of the sweep, which come first: a copy is given up, and none is begun for those who asked.
     pub(crate) fn abandon_for_room(&mut self, shared: &Shared) {
         let base = shared.base();
         let (needed, free) = (base.room_to_rewrite(), base.free_bytes().unwrap_or_default());
-        self.abandon(shared, Error::NoRoomToShrink { needed, free });
+        if let Some(running) = self.running.take() {
+            running.rewrite.abandon();
+        }
+        shared.shrinks.answer(&Err(Error::NoRoomToShrink { needed, free }));
     }
 }

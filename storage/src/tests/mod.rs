@@ -30,6 +30,7 @@ mod leases;
 mod misuse;
 mod races;
 mod shrinking;
+mod shrinking_under_load;
 mod simulated_log;
 mod snapshots;
 mod verifying;

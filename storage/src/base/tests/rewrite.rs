@@ -5,9 +5,12 @@ use super::model::Model;
 use super::*;
 use crate::fs::SimFs;
 
-fn new_base_on(fs: &Arc<dyn FileSystem>) -> Base {
+/// Small, and so are the steps.
+const SMALL_CACHE_BYTES: usize = 32 << 10;
+
+fn new_base_on(fs: &Arc<dyn FileSystem>, cache_bytes: usize) -> Base {
     fs.create_dir(&PathBuf::from("/data")).unwrap();
-    Base::create(fs, &path(), CACHE_BYTES).unwrap()
+    Base::create(fs, &path(), cache_bytes).unwrap()
 }
 
 /// Steps until it has caught up; answers the rows visited.
@@ -24,7 +27,7 @@ fn a_rewrite_between_random_flushes_copies_every_row() {
     let (mut rewrites, mut flushes_meanwhile, mut visited, mut answers) = (0, 0, 0, 0);
     for seed in 0..40 {
         let fs: Arc<dyn FileSystem> = Arc::new(SimFs::new());
-        let mut base = Arc::new(new_base_on(&fs));
+        let mut base = Arc::new(new_base_on(&fs, SMALL_CACHE_BYTES));
         let mut model = Model::new(1000 + seed);
         for _ in 0..6 {
             for _ in 0..3 {
@@ -64,7 +67,7 @@ fn a_rewrite_between_random_flushes_copies_every_row() {
             rewrites += 1;
             if model.rng.below(3) == 0 {
                 base.halt();
-                base = Arc::new(Base::open(&fs, &path(), CACHE_BYTES).unwrap());
+                base = Arc::new(Base::open(&fs, &path(), SMALL_CACHE_BYTES).unwrap());
             }
             answers += model.check(&base);
         }
@@ -76,7 +79,7 @@ fn a_rewrite_between_random_flushes_copies_every_row() {
 #[test]
 fn a_large_base_is_copied_in_steps_and_takes_less() {
     let fs: Arc<dyn FileSystem> = Arc::new(SimFs::new());
-    let base = Arc::new(new_base_on(&fs));
+    let base = Arc::new(new_base_on(&fs, CACHE_BYTES));
     let value = |main: i64| vec![main.to_be_bytes()[7]; 3000];
     for step in 0..12 {
         let first = 2 + 1000 * step;
