@@ -215,10 +215,12 @@ impl Keyspace {
         self.inner.shared.view().sources.revision_at(time_ms)
     }
 
-    /// Walks all of base and compares every row with its checksum, every table with its totals, and index with history. Costs about a
+    /// Walks all of base and compares every row with its checksum, every table with its totals, index with history, and attached keys with leases. Costs about a
     /// read of the whole file. Errors: `Corrupt`, saying which table; `Io`.
     pub fn verify(&self) -> Result<(), Error> {
-        self.inner.shared.view().sources.base.verify()
+        let base = self.inner.shared.view().sources.base;
+        base.verify()?;
+        base.verify_lease_keys()
     }
 
     /// What operators ask first.

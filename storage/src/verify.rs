@@ -56,7 +56,7 @@ pub fn verify(dir: &Path, fs: &Arc<dyn FileSystem>, cache_bytes: usize) -> Resul
         let Applied { revision, compacted, .. } = base.applied();
         (report.revision, report.compacted) = (revision, compacted);
         (report.versions, report.rows) = base.row_counts();
-        report.damage.extend(base.verify().err());
+        report.damage.extend(base.verify().and_then(|()| base.verify_lease_keys()).err());
     }
     let log = LocalLog::look(Arc::clone(fs), &directory.log(), directory.identity.log);
     match log {

@@ -28,8 +28,7 @@ impl Snapshot {
         }
         let (indexed, stored) = (self.meta.sums.of(TableId::Index).rows, self.meta.sums.of(TableId::History).rows);
         expect_equal("history", "rows as in index", &stored, &indexed)?;
-        expect_equal("index", "totals", &self.walk_index()?, &self.meta.totals)?;
-        self.check_lease_keys()
+        expect_equal("index", "totals", &self.walk_index()?, &self.meta.totals)
     }
 
     /// The rows of `index`, and of all tables.
@@ -39,8 +38,8 @@ impl Snapshot {
     }
 
     /// Each key that is attached to a lease is there, names the lease, and the lease exists. The reverse need not be: a key may
-    /// name a lease that it lost.
-    fn check_lease_keys(&self) -> Result<(), Error> {
+    /// name a lease that it lost. Errors: `Corrupt`, `Io`.
+    pub(crate) fn verify_lease_keys(&self) -> Result<(), Error> {
         let leases = self.open_table(TableId::Leases)?;
         self.each_row(TableId::LeaseKeys, |row_key, _| {
             let (id, key) = row_key.split_first_chunk().ok_or_else(|| Error::corrupt("lease_keys", "a short key"))?;
