@@ -1,6 +1,7 @@
 //! The real binary: killed again and again, stopped in order, refused a start, filled with keys.
 
 mod model;
+mod refusing;
 mod shrinking;
 mod snapshots;
 mod support;
@@ -142,7 +143,6 @@ async fn a_server_that_is_asked_to_end_ends_in_order_with_streams_open() {
     assert_eq!((reply.count, reply.header.map(|header| header.revision)), (1, Some(2)));
 }
 
-/// Starts a server that must refuse, and returns what it said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_error_ends_the_server_at_once_and_loses_nothing_acknowledged() {
     // The database file outgrows the limit; the segments of the log do not.
@@ -176,56 +176,6 @@ async fn a_disk_error_ends_the_server_at_once_and_loses_nothing_acknowledged() {
     let last = RangeRequest { key: key(u32::try_from(acknowledged - 1).expect("small")), ..Default::default() };
     let kvs = unary::<_, RangeResponse>(&channel, "/etcdserverpb.KV/Range", last).await.expect("a read").kvs;
     assert_eq!(kvs.len(), 1, "the last one that was acknowledged");
-}
-
-async fn refusal(mut server: Server) -> String {
-    server.spawn();
-    let begun = Instant::now();
-    let status = server.wait().await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
-    assert!(!status.success(), "it ended with {status}");
-    server.log()
-}
-
-#[tokio::test]
-async fn a_second_server_on_the_same_directory_is_refused_and_harms_nothing() {
-    let server = Server::start(&[]).await;
-    let said = refusal(Server::prepare(&[]).on(server.data())).await;
-    assert!(said.contains(server.data().to_str().expect("a path")), "it names the directory: {said}");
-    let put = PutRequest { key: b"a".to_vec(), ..Default::default() };
-    let _: PutResponse = unary(&server.channel(), "/etcdserverpb.KV/Put", put).await.expect("the first goes on");
-}
-
-#[tokio::test]
-async fn a_directory_with_other_things_in_it_is_refused_and_left_alone() {
-    let server = Server::prepare(&[]);
-    let data = server.scratch().join("foreign");
-    std::fs::create_dir(&data).expect("a directory");
-    std::fs::write(data.join("letter.txt"), b"not ours").expect("a file");
-    let keep = tempfile::TempDir::new().expect("a directory");
-    let elsewhere = keep.path().join("foreign");
-    std::fs::rename(&data, &elsewhere).expect("it moves");
-    refusal(server.on(elsewhere.clone())).await;
-    let names: Vec<_> =
-        std::fs::read_dir(&elsewhere).expect("it is there").map(|entry| entry.expect("an entry").file_name()).collect();
-    assert_eq!(names, ["letter.txt"]);
-    assert_eq!(std::fs::read(elsewhere.join("letter.txt")).expect("it is there"), b"not ours");
-}
-
-#[tokio::test]
-async fn a_file_in_place_of_the_directory_is_refused() {
-    let keep = tempfile::TempDir::new().expect("a directory");
-    let file = keep.path().join("data");
-    std::fs::write(&file, b"a file").expect("a file");
-    let said = refusal(Server::prepare(&[]).on(file.clone())).await;
-    assert!(said.contains(file.to_str().expect("a path")), "it names the file: {said}");
-    assert_eq!(std::fs::read(&file).expect("it is there"), b"a file");
-}
-
-#[tokio::test]
-async fn an_unknown_flag_is_refused() {
-    let said = refusal(Server::prepare(&["--no-such-flag"])).await;
-    assert!(said.contains("no-such-flag"), "{said}");
 }
 
 #[tokio::test]
@@ -381,28 +331,4 @@ fn the_ledger_notices_what_is_lost_repeated_or_altered() {
     let (mut stale, record) = small_history();
     stale.read(3, b"a".to_vec(), record[0].1[0].kv.clone());
     stale.verify(&record).expect_err("a read is stale");
-}
-
-#[test]
-fn a_command_ends_with_its_own_exit_code_and_touches_nothing_it_refuses() {
-    let scratch = tempfile::TempDir::new().expect("a directory");
-    let run = |line: &str| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sternpost"));
-        let output = command.args(line.split(' ')).current_dir(&scratch).output().expect("it runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    };
-    let (code, help, _) = run("import etcd --help");
-    assert!(code == Some(0) && help.contains("--skip-hash-check"), "{help}");
-    let (code, _, said) = run("import etcd f");
-    assert!(code == Some(2) && said.contains("--data-dir"), "{said}");
-    let (code, _, said) = run("export");
-    assert!(code == Some(2) && said.contains("\"export\" is not a flag, and no command"), "{said}");
-    std::fs::write(scratch.path().join("f"), vec![1; 8192 + 32]).expect("a file");
-    let (code, _, said) = run("import etcd f --data-dir d");
-    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("f: it does not match the SHA-256 at its end"), "{said}");
-    let (code, _, said) = run("import etcd f --data-dir d --skip-hash-check");
-    assert!(code == Some(1) && said.contains("f: page 0: not a meta page of bbolt"), "{said}");
-    assert!(!scratch.path().join("d").exists());
 }
