@@ -24,6 +24,10 @@ var rules = []struct {
 }{
 	{regexp.MustCompile(`"(raft_term|raftTerm|raftIndex|raftAppliedIndex|dbSize|dbSizeInUse|dbSizeQuota)":"?\d+"?`), `"$1":N`},
 	{regexp.MustCompile(`"(RaftTerm|RaftIndex|RaftAppliedIndex|DBSize|DBSizeInUse|DBSizeQuota)" : \d+`), `"$1" : N`},
+	// A snapshot's format is each server's own: docs/differences.md.
+	{regexp.MustCompile(`Server version \S+`), `Server version V`},
+	{regexp.MustCompile(`"size":"[^"]*"`), `"size":N`},
+	{regexp.MustCompile(`"etcd-version":"[^"]*"`), `"etcd-version":V`},
 	{regexp.MustCompile(`took = ?\S+`), `took = T`},
 	{regexp.MustCompile(`"(took|Took)"( ?: ?)[^,}\s]+`), `"$1"$2T`},
 	{regexp.MustCompile(`LocalAddr: '[^']*'`), `LocalAddr: PORT`},
