@@ -61,6 +61,18 @@ async fn compact(mut kv: KvClient, interval: Duration) -> Result<(), Failure> {
     }
 }
 
+/// Compacts to the newest revision and waits for the sweep.
+pub(crate) async fn compact_now(common: &Common) -> Result<(), Failure> {
+    let mut kv = connect_kv(common).await?;
+    let revision = revision(&mut kv).await?;
+    match kv.compact(pb::CompactionRequest { revision, physical: true }).await {
+        Ok(_) => println!("compacted to revision {revision}"),
+        Err(status) if status.code() == Code::OutOfRange => println!("revision {revision} was compacted before"),
+        Err(status) => return Err(status.into()),
+    }
+    Ok(())
+}
+
 async fn revision(kv: &mut KvClient) -> Result<i64, Failure> {
     let reply = kv.range(pb::RangeRequest { key: PREFIX.into(), ..Default::default() }).await?;
     Ok(reply.into_inner().header.map_or(0, |header| header.revision))

@@ -111,6 +111,8 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         watchers: usize,
     },
+    /// Compacts to the newest revision, and waits until what that made unreadable is gone.
+    Compact,
     /// Writes while a watch on everything is never read.
     SlowWatch,
     /// Opens connections and watches, does nothing with them, and reports the server's memory.
@@ -150,6 +152,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Stream => drive::run(common, Work::Stream).await,
         Command::Mixed => drive::run(common, Work::Mixed).await,
         Command::Watch { watchers } => watch::fan_out(common, watchers).await,
+        Command::Compact => beside::compact_now(common).await,
         Command::SlowWatch => hold::slow_watch(common).await,
         Command::Idle { connected, watches } => hold::idle(common, connected, watches).await,
     }
