@@ -17,6 +17,7 @@ mod faults;
 mod measure;
 mod model;
 mod refusals;
+mod sweeping;
 
 use disk::MemoryDisk;
 
