@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
+use crate::beside::Beside;
 use crate::pb::etcdserverpb::kv_client;
 use crate::report::{Latencies, Measurement, latencies, record};
 use crate::worker::{Work, Worker};
@@ -18,10 +19,11 @@ pub(crate) type KvClient = kv_client::KvClient<Channel>;
 /// Makes `common.count` requests and reports.
 pub(crate) async fn run(common: &Common, work: Work) -> Result<(), Failure> {
     let workers = workers(common, work).await?;
+    let beside = Beside::begin(common).await?;
     let measurement = Measurement::begin(common);
-    let (latencies, items) = drive(workers, common.count).await?;
+    let (latencies, items) = drive(workers, common).await?;
     measurement.end(&latencies, items);
-    Ok(())
+    beside.end()
 }
 
 /// A connection.
@@ -47,8 +49,10 @@ pub(crate) async fn workers(common: &Common, work: Work) -> Result<Vec<Worker>, 
         .collect())
 }
 
-/// Has the clients make `count` requests together. Answers the latencies and the items carried.
-pub(crate) async fn drive(workers: Vec<Worker>, count: u64) -> Result<(Latencies, u64), Failure> {
+/// Has the clients make `common.count` requests together. Answers the latencies, from the time when a request was due, and
+/// the items carried.
+pub(crate) async fn drive(workers: Vec<Worker>, common: &Common) -> Result<(Latencies, u64), Failure> {
+    let (count, rate, epoch) = (common.count, common.rate, Instant::now());
     let turns = Arc::new(AtomicU64::new(0));
     let mut tasks: JoinSet<Result<(Latencies, u64), Failure>> = JoinSet::new();
     for mut worker in workers {
@@ -59,8 +63,14 @@ pub(crate) async fn drive(workers: Vec<Worker>, count: u64) -> Result<(Latencies
                 if turn >= count {
                     return Ok((own, items));
                 }
+                let mut due = None;
+                if rate > 0 {
+                    let on_time = epoch + Duration::from_secs_f64(turn as f64 / rate as f64);
+                    tokio::time::sleep_until(on_time.into()).await;
+                    due = Some(on_time);
+                }
                 loop {
-                    let began = Instant::now();
+                    let began = due.take().unwrap_or_else(Instant::now);
                     let done = worker.once(turn).await?;
                     record(&mut own, began.elapsed());
                     items += done.items;

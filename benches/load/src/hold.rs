@@ -18,7 +18,7 @@ pub(crate) async fn slow_watch(common: &Common) -> Result<(), Failure> {
     let held = WatchStream::open(connect(common).await?, PREFIX.into(), end()).await?;
     let workers = workers(common, Work::Put { batch: 1, random: true }).await?;
     let measurement = Measurement::begin(common);
-    let (latencies, items) = drive(workers, common.count).await?;
+    let (latencies, items) = drive(workers, common).await?;
     measurement.end(&latencies, items);
     drop(held);
     Ok(())

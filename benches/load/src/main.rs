@@ -1,5 +1,6 @@
 //! `load`: puts a server that speaks the etcd v3 API under load and prints what it did and what that cost.
 
+mod beside;
 mod drive;
 mod hold;
 mod keys;
@@ -53,6 +54,15 @@ struct Common {
     /// Requests to make; for `pages` and `stream`, whole scans.
     #[arg(long, global = true, default_value_t = 10_000)]
     count: u64,
+    /// Requests a second, begun on time whatever the others take; 0 for as many as the clients make.
+    #[arg(long, global = true, default_value_t = 0)]
+    rate: u64,
+    /// Seconds between compactions, each to the revision seen at the one before; 0 for none.
+    #[arg(long, global = true, default_value_t = 0)]
+    compact_every: u64,
+    /// Readers beside the clients that list everything and take a second over each piece.
+    #[arg(long, global = true, default_value_t = 0)]
+    slow_readers: usize,
     /// One line of figures, led by this name, instead of several.
     #[arg(long, global = true)]
     line: Option<String>,
@@ -100,10 +110,9 @@ enum Command {
         /// Watches, each on a stream of its own.
         #[arg(long, default_value_t = 1)]
         watchers: usize,
-        /// Puts a second; 0 for as many as the clients make.
-        #[arg(long, default_value_t = 0)]
-        rate: u64,
     },
+    /// Compacts to the newest revision, and waits until what that made unreadable is gone.
+    Compact,
     /// Writes while a watch on everything is never read.
     SlowWatch,
     /// Opens connections and watches, does nothing with them, and reports the server's memory.
@@ -142,7 +151,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Counts => drive::run(common, Work::Counts).await,
         Command::Stream => drive::run(common, Work::Stream).await,
         Command::Mixed => drive::run(common, Work::Mixed).await,
-        Command::Watch { watchers, rate } => watch::fan_out(common, watchers, rate).await,
+        Command::Watch { watchers } => watch::fan_out(common, watchers).await,
+        Command::Compact => beside::compact_now(common).await,
         Command::SlowWatch => hold::slow_watch(common).await,
         Command::Idle { connected, watches } => hold::idle(common, connected, watches).await,
     }

@@ -52,7 +52,7 @@ fn create(key: Vec<u8>, range_end: Vec<u8>) -> pb::WatchRequest {
 }
 
 /// Writes `common.count` keys while `watchers` watches get them, and reports how long after each put was begun its events came.
-pub(crate) async fn fan_out(common: &Common, watchers: usize, rate: u64) -> Result<(), Failure> {
+pub(crate) async fn fan_out(common: &Common, watchers: usize) -> Result<(), Failure> {
     let mut streams = Vec::new();
     let mut connections = Vec::new();
     for _ in 0..common.connections.clamp(1, watchers.max(1)) {
@@ -72,7 +72,7 @@ pub(crate) async fn fan_out(common: &Common, watchers: usize, rate: u64) -> Resu
     let clients = u64::try_from(common.clients)?.max(1);
     for first in 0..clients {
         let own = (first..common.count).step_by(common.clients.max(1));
-        let pause = Duration::from_secs(clients).checked_div(u32::try_from(rate)?).unwrap_or_default();
+        let pause = Duration::from_secs(clients).checked_div(u32::try_from(common.rate)?).unwrap_or_default();
         writers.spawn(write(kv.clone(), own, (common.keys, common.value_bytes), epoch, pause));
     }
     while let Some(ended) = writers.join_next().await {
