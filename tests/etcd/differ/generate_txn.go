@@ -102,7 +102,12 @@ func (g *generator) compare() *pb.Compare {
 	case pb.Compare_VALUE:
 		c.TargetUnion = &pb.Compare_Value{Value: g.value()}
 	case pb.Compare_LEASE:
-		c.TargetUnion = &pb.Compare_Lease{Lease: g.lease()}
+		// Which of two ids is the greater one is chance where servers chose them.
+		grants := g.grants
+		if c.Result == pb.Compare_LESS || c.Result == pb.Compare_GREATER {
+			grants = g.named
+		}
+		c.TargetUnion = &pb.Compare_Lease{Lease: g.leaseOf(grants)}
 	}
 	return c
 }
