@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -196,7 +197,7 @@ func (p *Pair) call(ctx context.Context, step Step) error {
 		if target == 0 {
 			target = p.now
 		}
-		if p.everyC[target] {
+		if p.everyC[target] || p.unhashable {
 			return nil
 		}
 	}
@@ -226,6 +227,7 @@ func (p *Pair) learn(step Step, resolved proto.Message, answers [2]Answer) {
 	if header, ok := answers[etcd].Reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 		p.now = max(p.now, header.GetHeader().GetRevision())
 	}
+	p.unhashable = p.unhashable || p.usesChosen(resolved)
 	switch request := resolved.(type) {
 	case *pb.CompactionRequest:
 		p.compacted = request.Revision
@@ -246,6 +248,20 @@ func (p *Pair) learn(step Step, resolved proto.Message, answers [2]Answer) {
 			}
 		}
 	}
+}
+
+// usesChosen says whether a message puts a key with a lease whose id the server chose.
+func (p *Pair) usesChosen(resolved proto.Message) (uses bool) {
+	if resolved == nil {
+		return false
+	}
+	walk(resolved.ProtoReflect(), func(m protoreflect.Message, _ protoreflect.FieldDescriptor, _ protoreflect.Value) {
+		if put, ok := m.Interface().(*pb.PutRequest); ok {
+			_, chosen := p.chosen[etcd][put.Lease]
+			uses = uses || chosen
+		}
+	})
+	return uses
 }
 
 // briefLease grants with a TTL that the servers raise to their least, and takes the lease back before time matters.

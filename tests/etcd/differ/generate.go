@@ -14,11 +14,12 @@ import (
 // generator draws the steps of one sequence.
 type generator struct {
 	*rand.Rand
-	keys    [][]byte
-	ends    [][]byte
-	grants  []int // ids of steps that granted
-	nextID  int
-	watches int
+	keys       [][]byte
+	ends       [][]byte
+	grants     []int // ids of steps that granted
+	attachable []int // those of them whose lease may get keys
+	nextID     int
+	chosen     bool // keys may get leases whose ids the servers chose, after which hashes differ
 }
 
 // newGenerator makes the keys: few enough to be met again and again, and prefixes of each other.
@@ -147,21 +148,22 @@ func (g *generator) value() []byte {
 	return []byte(fmt.Sprintf("v%d", g.Intn(30)))
 }
 
-func (g *generator) lease() int64 {
+// leaseOf refers to one of the leases that some steps granted, or to a chosen id, or to none.
+func (g *generator) leaseOf(grants []int) int64 {
 	switch n := g.Intn(10); {
 	case n == 0:
 		return int64(1 + g.Intn(6)) // chosen ids; some were never granted
 	case n == 1 && g.one(3):
 		return -5
-	case n <= 4 && len(g.grants) > 0:
-		return refLease + int64(g.grants[g.Intn(len(g.grants))])
+	case n <= 4 && len(grants) > 0:
+		return refLease + int64(grants[g.Intn(len(grants))])
 	}
 	return 0
 }
 
 // put draws a put; ignore says whether it may keep what is stored.
 func (g *generator) put(ignore bool) *pb.PutRequest {
-	r := &pb.PutRequest{Key: g.key(), Value: g.value(), PrevKv: g.one(3), Lease: g.lease()}
+	r := &pb.PutRequest{Key: g.key(), Value: g.value(), PrevKv: g.one(3), Lease: g.leaseOf(g.attachable)}
 	if ignore && g.one(6) {
 		r.IgnoreValue = true
 		if !g.one(4) {
@@ -187,7 +189,9 @@ func (g *generator) deleteRange() *pb.DeleteRangeRequest {
 
 func (g *generator) grant() Step {
 	r := &pb.LeaseGrantRequest{TTL: 3600 + int64(g.Intn(3))*1000}
-	if g.one(2) {
+	attach := g.chosen
+	if !g.one(4) {
+		attach = true
 		r.ID = []int64{1, 2, 3, 4, 5, 6, -5, math.MaxInt64, math.MinInt64}[g.Intn(9)]
 	}
 	switch g.Intn(12) {
@@ -202,6 +206,9 @@ func (g *generator) grant() Step {
 	}
 	step := g.step(kindCall, methodGrant, r)
 	g.grants = append(g.grants, step.ID)
+	if attach {
+		g.attachable = append(g.attachable, step.ID)
+	}
 	return step
 }
 
@@ -232,11 +239,11 @@ func (g *generator) next() Step {
 	case n < 730:
 		return g.grant()
 	case n < 745:
-		return g.call(methodRevoke, &pb.LeaseRevokeRequest{ID: g.lease()})
+		return g.call(methodRevoke, &pb.LeaseRevokeRequest{ID: g.leaseOf(g.grants)})
 	case n < 760:
-		return g.step(kindKeepAlive, methodKeepAlive, &pb.LeaseKeepAliveRequest{ID: g.lease()})
+		return g.step(kindKeepAlive, methodKeepAlive, &pb.LeaseKeepAliveRequest{ID: g.leaseOf(g.grants)})
 	case n < 780:
-		return g.call(methodTTL, &pb.LeaseTimeToLiveRequest{ID: g.lease(), Keys: g.one(2)})
+		return g.call(methodTTL, &pb.LeaseTimeToLiveRequest{ID: g.leaseOf(g.grants), Keys: g.one(2)})
 	case n < 785:
 		return g.call(methodLeases, &pb.LeaseLeasesRequest{})
 	case n < 890:

@@ -102,7 +102,7 @@ func (g *generator) compare() *pb.Compare {
 	case pb.Compare_VALUE:
 		c.TargetUnion = &pb.Compare_Value{Value: g.value()}
 	case pb.Compare_LEASE:
-		c.TargetUnion = &pb.Compare_Lease{Lease: g.lease()}
+		c.TargetUnion = &pb.Compare_Lease{Lease: g.leaseOf(g.grants)}
 	}
 	return c
 }

@@ -137,17 +137,19 @@ func fullRun(ctx context.Context) (bool, error) {
 func work(ctx context.Context, seed int64, counts *Counts, deadline time.Time) (*failure, error) {
 	random := rand.New(rand.NewSource(seed))
 	for number := 0; time.Now().Before(deadline); {
-		pair, err := newPair(ctx, counts)
-		if err != nil {
-			return nil, ignoreEnd(ctx, err)
-		}
+		var falsifier *Falsifier
 		if *falsify {
 			one := falsifications[random.Intn(len(falsifications))]
-			pair.falsify = &Falsifier{kind: one.name, pass: random.Intn(5)}
+			falsifier = &Falsifier{kind: one.name, pass: random.Intn(5)}
+		}
+		pair, err := newPair(ctx, counts, falsifier)
+		if err != nil {
+			return nil, ignoreEnd(ctx, err)
 		}
 		var history []Step
 		for i := 0; i < perServers && time.Now().Before(deadline); i++ {
 			g := newGenerator(random, len(history)*2)
+			g.chosen = i == perServers-1
 			steps := g.sequence(sequenceLength, number)
 			number++
 			for _, step := range steps {
@@ -201,7 +203,7 @@ func proveAll(ctx context.Context) (bool, error) {
 		}
 		switch {
 		case !falsifier.done:
-			fmt.Printf("NOT APPLIED  %s\n", one.name)
+			fmt.Printf("NOT APPLIED  %s: %v\n", one.name, difference)
 			ok = false
 		case difference == nil:
 			fmt.Printf("NOT CAUGHT   %s\n", one.name)
