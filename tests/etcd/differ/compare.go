@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -81,6 +82,11 @@ func (p *Pair) normalise(side int, reply proto.Message) {
 		slices.SortFunc(reply.Leases, func(a, b *pb.LeaseStatus) int { return cmp.Compare(a.ID, b.ID) })
 	case *pb.LeaseTimeToLiveResponse:
 		slices.SortFunc(reply.Keys, bytes.Compare) // etcd's order is that of a map
+	case *pb.StatusResponse:
+		for i, text := range reply.Errors { // an alarm, printed with the member's id and spaces of random number
+			text = strings.ReplaceAll(text, strconv.FormatUint(p.members[side], 10), "MEMBER")
+			reply.Errors[i] = strings.Join(strings.Fields(text), " ")
+		}
 	case *pb.MemberListResponse:
 		for _, member := range reply.Members { // two processes have two ports
 			for i := range member.ClientURLs {
@@ -101,6 +107,11 @@ func (p *Pair) leaveOpen(request, e, s proto.Message) {
 	case *pb.TxnResponse:
 		if request, ok := request.(*pb.TxnRequest); ok {
 			p.leaveOpenTxn(request, e, s.(*pb.TxnResponse))
+		}
+	case *pb.StatusResponse:
+		// In its first seconds etcd has not yet marked its file as that of its own version.
+		if s := s.(*pb.StatusResponse); e.StorageVersion == "3.5.0" && s.StorageVersion == "3.7.0" {
+			s.StorageVersion = e.StorageVersion
 		}
 	case *pb.LeaseTimeToLiveResponse:
 		// Seconds pass between the two calls; after a restart see differences.md, "TTL after a restart".

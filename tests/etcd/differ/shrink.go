@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"time"
-
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 )
 
 // shrinkLimit bounds the whole search.
@@ -37,7 +38,7 @@ func asDifference(err error, steps int) (*Difference, int, error) {
 	return nil, steps, err
 }
 
-// shrink removes parts, halves first, for as long as some difference stays. It returns the least that it found.
+// shrink removes parts, halves first, for as long as a difference of its kind stays. It returns the least that it found.
 func shrink(ctx context.Context, steps []Step) ([]Step, *Difference) {
 	deadline := time.Now().Add(shrinkLimit)
 	best, n, err := replay(ctx, steps, nil)
@@ -45,25 +46,48 @@ func shrink(ctx context.Context, steps []Step) ([]Step, *Difference) {
 		return steps, nil
 	}
 	steps = steps[:n]
+	// try keeps a shorter sequence if the difference is left in it.
+	try := func(fewer []Step) bool {
+		if len(fewer) == len(steps) || !time.Now().Before(deadline) {
+			return false
+		}
+		difference, n, err := replay(ctx, fewer, nil)
+		if err != nil || difference == nil || difference.sort() != best.sort() {
+			return false
+		}
+		steps, best = fewer[:n], difference
+		return true
+	}
+	// First all requests of one method at a time: most have nothing to do with it.
+	tried := map[string]bool{}
+	for _, step := range slices.Clone(steps) {
+		kind := step.Kind + step.Method
+		if last := len(steps) - 1; last > 0 && !tried[kind] {
+			tried[kind] = true
+			try(append(slices.DeleteFunc(slices.Clone(steps[:last]), func(s Step) bool { return s.Kind+s.Method == kind }),
+				steps[last]))
+		}
+	}
 	for size := (len(steps) + 1) / 2; size > 0 && time.Now().Before(deadline); {
 		removed := false
-		for from := len(steps) - size; from > -size && time.Now().Before(deadline); from -= size {
-			low, high := max(from, 0), min(max(from, 0)+size, len(steps))
-			fewer := append(append([]Step(nil), steps[:low]...), steps[high:]...)
-			difference, n, err := replay(ctx, fewer, nil)
-			if err == nil && difference != nil {
-				steps, best, removed = fewer[:n], difference, true
-				from = min(from, len(steps))
+		for from := len(steps) - size; from > -size; from -= size {
+			low, high := max(from, 0), min(from+size, len(steps))
+			if low < high && try(append(slices.Clone(steps[:low]), steps[high:]...)) {
+				removed = true
 			}
 		}
-		if size == 1 && !removed {
-			break
-		}
 		if !removed || size > len(steps) {
-			size = size / 2
+			size /= 2
 		}
 	}
 	return steps, best
+}
+
+// sort tells one kind of difference from others, so that a shrunk sequence still shows the one that was found.
+func (d *Difference) sort() string {
+	what, _, _ := strings.Cut(d.What, ":")
+	first, _, _ := strings.Cut(what, " ")
+	return d.Step.Kind + d.Step.Method + strings.TrimRight(first, "0123456789[]")
 }
 
 // report writes the sequence to a file, shrinks it, and prints what a person needs to go on.
