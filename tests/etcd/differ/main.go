@@ -195,8 +195,8 @@ func proveAll(ctx context.Context) (bool, error) {
 	}
 	ok := true
 	for _, one := range falsifications {
-		steps := newGenerator(rand.New(rand.NewSource(*seed)), 0).sequence(sequenceLength, 0)
-		falsifier := &Falsifier{kind: one.name, pass: 1}
+		steps := newGenerator(rand.New(rand.NewSource(*seed)), 0).sequence(3*sequenceLength, 0)
+		falsifier := &Falsifier{kind: one.name}
 		difference, _, err := replay(ctx, steps, falsifier)
 		if err != nil {
 			return false, err
