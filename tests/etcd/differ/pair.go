@@ -34,6 +34,8 @@ type Pair struct {
 	everyC    map[int64]bool // all revisions that were compacted
 	twice     map[int64]bool // revisions in which a key changed more than once
 	restarted bool
+	lagging   bool // a watch from the past was created since the last time that all were known to have caught up
+	sweeping  bool // a compaction may still be removing what it has made unreadable
 	// A key has had a lease whose id the server chose: what is hashed is no longer the same on both.
 	unhashable bool
 	streams    map[int]*watchStream

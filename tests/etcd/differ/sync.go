@@ -72,6 +72,34 @@ func (p *Pair) sync(ctx context.Context) error {
 	return nil
 }
 
+// catchUp is sync, and waits as well until no watch is reading history, which those that are due nothing do not show.
+// A watch from the past on the newest event is the probe: etcd reads history for all such watches at once.
+func (p *Pair) catchUp(ctx context.Context) error {
+	if err := p.sync(ctx); err != nil || !p.lagging || len(p.oracle.events) == 0 {
+		return err
+	}
+	newest := p.oracle.events[len(p.oracle.events)-1].Kv
+	w := p.oracle.stream
+	request := &pb.WatchCreateRequest{Key: newest.Key, StartRevision: newest.ModRevision}
+	message := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: request}}
+	if err := p.create(Step{Kind: kindWatch, Method: methodWatch, Message: message}, w, message, request); err != nil {
+		return err
+	}
+	if err := p.settle(w); err != nil {
+		return err
+	}
+	probe := w.models[len(w.models)-1]
+	probe.live = false
+	probe.ends++
+	p.lagging = false
+	err := p.sendBoth(w, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{
+		CancelRequest: &pb.WatchCancelRequest{WatchId: probe.id}}})
+	if err != nil {
+		return err
+	}
+	return p.settle(w)
+}
+
 // settle waits for all that one stream is due, and compares it.
 func (p *Pair) settle(w *watchStream) error {
 	for _, model := range w.models {
