@@ -1,6 +1,6 @@
 //! What operators and their tools ask: status, members, alarms, hashes, what is not there yet.
 
-use etcd_client::{AlarmAction, AlarmType};
+use etcd_client::{AlarmAction, AlarmType, CompactionOptions};
 use tonic::Code;
 
 use super::{as_refused, connected, refused};
@@ -66,6 +66,18 @@ async fn the_hash_follows_the_data_and_not_the_time() {
         refused(client.hash_kv(9).await),
         as_refused(Code::OutOfRange, "mvcc: required revision is a future revision")
     );
+}
+
+#[tokio::test]
+async fn the_hash_over_no_keys_is_that_of_etcd_over_the_same_history() {
+    let (_server, mut client) = connected().await;
+    client.put("a", "1", None).await.unwrap();
+    client.put("b", "1", None).await.unwrap();
+    client.compact(2, Some(CompactionOptions::new().with_physical())).await.unwrap();
+    client.delete("a", None).await.unwrap();
+    assert_eq!(client.hash_kv(0).await.unwrap().hash(), 3_397_199_720, "one key is left");
+    client.delete("b", None).await.unwrap();
+    assert_eq!(client.hash_kv(0).await.unwrap().hash(), 1_785_112_597, "none is left");
 }
 
 #[tokio::test]
