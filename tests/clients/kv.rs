@@ -38,6 +38,16 @@ async fn a_list_is_sorted_limited_and_counted() {
     let list = client.get("k/", Some(options)).await.unwrap();
     let keys: Vec<_> = list.kvs().iter().map(|kv| kv.key_str().unwrap().to_string()).collect();
     assert_eq!((keys, list.count(), list.more()), (vec!["k/a".into(), "k/c".into()], 3, true));
+    for target in [SortTarget::Version, SortTarget::Value, SortTarget::Create, SortTarget::Mod, SortTarget::Key] {
+        client.put("m/a", "same", None).await.unwrap();
+        client.put("m/b", "same", None).await.unwrap();
+        let options = GetOptions::new().with_prefix().with_sort(target, SortOrder::Descend);
+        let list = client.get("m/", Some(options)).await.unwrap();
+        let equal = matches!(target, SortTarget::Version | SortTarget::Value);
+        let first = if equal { "m/a" } else { "m/b" };
+        assert_eq!(list.kvs()[0].key_str().unwrap(), first, "equal ones stay in the order of keys");
+    }
+    client.delete("m/", Some(DeleteOptions::new().with_prefix())).await.unwrap();
     let keys = client.get("", Some(GetOptions::new().with_all_keys().with_keys_only())).await.unwrap();
     assert!(keys.count() == 4 && keys.kvs().iter().all(|kv| kv.value().is_empty()));
     let count = client.get("k/", Some(GetOptions::new().with_prefix().with_count_only())).await.unwrap();

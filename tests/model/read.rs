@@ -43,8 +43,13 @@ fn select(mut all: Vec<KeyValue>, request: &RangeRequest) -> (Vec<KeyValue>, usi
         all.truncate(limit + 1);
     }
     all.retain(|kv| passes(kv, request));
+    let descend = request.sort_order == 2;
+    // Reversed before the sort as well, so that equal ones stay in the order of keys.
+    if descend {
+        all.reverse();
+    }
     all.sort_by_key(|kv| sort_key(kv, request.sort_target));
-    if request.sort_order == 2 {
+    if descend {
         all.reverse();
     }
     let more = limit > 0 && all.len() > limit;

@@ -41,8 +41,9 @@ impl RangeReader<'_> {
         found.retain(|found| passes(&request.filters, found));
         let kvs = if by_value(request) {
             let mut kvs = self.sources.key_values(&found)?;
+            turn(&mut kvs, request.order);
             kvs.sort_by(|a, b| a.value.cmp(&b.value));
-            order(&mut kvs, request.order);
+            turn(&mut kvs, request.order);
             reply.more = cut(&mut kvs, limit);
             kvs
         } else {
@@ -211,18 +212,21 @@ fn sort(found: &mut [Found], request: &RangeRequest) {
     if natural(request) {
         return;
     }
+    turn(found, request.order);
     match request.target {
-        SortTarget::Key | SortTarget::Value => {}
+        // In the order of keys they came.
+        SortTarget::Key | SortTarget::Value => return,
         SortTarget::Version => found.sort_by_cached_key(|found| found.without_value().version),
         SortTarget::Create => found.sort_by_cached_key(|found| found.without_value().create_revision),
         SortTarget::Mod => found.sort_by_key(|found| found.place().main),
     }
-    order(found, request.order);
+    turn(found, request.order);
 }
 
-fn order<T>(sorted: &mut [T], order: SortOrder) {
+/// Reverses for a descending order: before a stable sort and after it, which leaves equal ones in the order of keys.
+fn turn<T>(items: &mut [T], order: SortOrder) {
     if order == SortOrder::Descend {
-        sorted.reverse();
+        items.reverse();
     }
 }
 
