@@ -15,10 +15,6 @@ pub const LEASE_TTL_MAX_SECONDS: i64 = 9_000_000_000;
 impl Keyspace {
     /// Grants a lease of one second at least; `None` lets the keyspace choose the id, and so does 0, which means no lease everywhere. Errors: `LeaseExists`, `LeaseTtlTooLarge`, `NoSpace`.
     pub fn lease_grant(&self, id: Option<LeaseId>, ttl_seconds: i64) -> Pending<LeaseGrantReply> {
-        if ttl_seconds > LEASE_TTL_MAX_SECONDS {
-            let error = Error::LeaseTtlTooLarge { ttl: ttl_seconds, limit: LEASE_TTL_MAX_SECONDS };
-            return Pending::new(std::future::ready(Err(error)));
-        }
         let id = id.filter(|id| id.0 != 0);
         let ttl = ttl_seconds.max(1);
         let first = self.send(Command::LeaseGrant(id.unwrap_or_else(|| self.invent()), ttl), granted);

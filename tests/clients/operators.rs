@@ -48,6 +48,7 @@ async fn an_alarm_stops_puts_until_it_is_cleared() {
     let no_space = as_refused(Code::ResourceExhausted, "mvcc: database space exceeded");
     assert_eq!(refused(client.put("a", "2", None).await), no_space);
     assert_eq!(refused(client.lease_grant(100, None).await), no_space);
+    assert_eq!(refused(client.lease_grant(9_000_000_001, None).await), no_space, "the alarm goes first");
     assert_eq!(client.delete("a", None).await.unwrap().deleted(), 1, "deleting is what helps");
     client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, None).await.unwrap();
     client.put("a", "3", None).await.unwrap();

@@ -1,19 +1,13 @@
 //! Leases and alarms: from the wire and back.
 
-use storage::{Alarm, AlarmKind, Error, LeaseId, MemberId};
+use storage::{Alarm, AlarmKind, LeaseId, MemberId};
 
 use crate::pb::etcdserverpb as pb;
 
-/// The longest lease, in seconds.
-const TTL_MAX: i64 = 9_000_000_000;
-
 /// The id asked for, if any, and the TTL that applies: a short one is raised without a word.
-pub(crate) fn lease_grant(request: &pb::LeaseGrantRequest, ttl_min: i64) -> Result<(Option<LeaseId>, i64), Error> {
-    if request.ttl > TTL_MAX {
-        return Err(Error::LeaseTtlTooLarge { ttl: request.ttl, limit: TTL_MAX });
-    }
+pub(crate) fn lease_grant(request: &pb::LeaseGrantRequest, ttl_min: i64) -> (Option<LeaseId>, i64) {
     let id = (request.id != 0).then_some(LeaseId(request.id));
-    Ok((id, request.ttl.max(ttl_min)))
+    (id, request.ttl.max(ttl_min))
 }
 
 /// The alarm that a request names; `None` for no kind and for kinds that do not exist here.

@@ -40,7 +40,7 @@ impl Lease for LeaseService {
         let request = request.into_inner();
         self.context.check_size(Envelope::LeaseGrant, &request)?;
         let ttl_min = self.context.config.min_lease_ttl_seconds;
-        let (id, ttl) = convert::lease_grant(&request, ttl_min).map_err(|error| status::of(&error))?;
+        let (id, ttl) = convert::lease_grant(&request, ttl_min);
         let reply = self.context.keyspace.lease_grant(id, ttl).await.map_err(|error| status::of(&error))?;
         let header = self.context.header(reply.revision);
         Ok(Response::new(pb::LeaseGrantResponse { header, id: reply.id.0, ttl: reply.ttl, error: String::new() }))
