@@ -112,6 +112,10 @@ func fullRun(ctx context.Context) (bool, error) {
 	if broken != nil {
 		return false, broken
 	}
+	if first != nil && *falsify {
+		fmt.Printf("\nDIFFERENCE, as it should be: an answer was falsified (seed %d)\n%v\n", first.seed, first.found)
+		return false, nil
+	}
 	if first != nil {
 		report(ctx, first.seed, first.history, first.found)
 		return false, nil
