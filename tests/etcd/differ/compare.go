@@ -83,7 +83,8 @@ func (p *Pair) normalise(side int, reply proto.Message) {
 	case *pb.LeaseTimeToLiveResponse:
 		slices.SortFunc(reply.Keys, bytes.Compare) // etcd's order is that of a map
 	case *pb.StatusResponse:
-		reply.DbSizeInUse = 1               // here an empty store uses none: differences.md, "dbSizeInUse"
+		// Here an empty store uses none and has logged nothing: differences.md, "dbSizeInUse" and "raft_index".
+		reply.DbSizeInUse, reply.RaftIndex, reply.RaftAppliedIndex = 1, 1, 1
 		for i, text := range reply.Errors { // an alarm, printed with the member's id and spaces of random number
 			text = strings.ReplaceAll(text, strconv.FormatUint(p.members[side], 10), "MEMBER")
 			reply.Errors[i] = strings.Join(strings.Fields(text), " ")
