@@ -4,11 +4,14 @@ package servers
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -202,11 +205,23 @@ func (s *Server) LogTail() string {
 	return string(text)
 }
 
+// given are the ports that this process has handed out: a server that is being restarted does not listen on its own.
+var given sync.Map
+
+// freePort draws a port below those that the system gives to connections, which would take one during a restart.
 func freePort() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	const lowest, count, tries = 12_000, 20_000, 100
+	var last error
+	for range tries {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+rand.IntN(count)))
+		if _, taken := given.LoadOrStore(address, true); taken {
+			continue
+		}
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
+			return address, listener.Close()
+		}
+		last = err
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return "", fmt.Errorf("no free port: %w", last)
 }
