@@ -294,7 +294,13 @@ func (p *Pair) manualProgress(ctx context.Context, step Step, w *watchStream, re
 	p.counts.seen(p, step, request, Answer{})
 	if live == 0 || future {
 		p.counts.hit("watch: progress request that is not answered")
-		return p.sendBoth(w, request) // an answer to it makes the next sync fail
+		if err := p.sendBoth(w, request); err != nil {
+			return err
+		}
+		// An answer to it makes the next sync fail. A create that is refused shows that both have read it.
+		refused := &pb.WatchCreateRequest{Key: []byte{0}, StartRevision: -1}
+		message := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: refused}}
+		return p.create(Step{Kind: kindWatch, Method: methodWatch, Message: message}, w, message, refused)
 	}
 	w.asked++
 	p.counts.hit("watch: progress request that is answered")
