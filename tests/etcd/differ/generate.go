@@ -22,6 +22,9 @@ type generator struct {
 	chosen     bool // keys may get leases whose ids the servers chose, after which hashes differ
 }
 
+// oddKeys is how many keys at the end of a generator's list are odd. They come less often.
+const oddKeys = 6
+
 // newGenerator makes the keys: few enough to be met again and again, and prefixes of each other.
 func newGenerator(random *rand.Rand, nextID int) *generator {
 	g := &generator{Rand: random, nextID: nextID}
@@ -43,11 +46,10 @@ func (g *generator) key() []byte {
 	if g.one(80) {
 		return nil
 	}
-	// The odd keys at the end of the list come less often.
-	if g.one(8) {
-		return g.keys[g.Intn(len(g.keys))]
+	if g.one(30) {
+		return g.keys[len(g.keys)-1-g.Intn(oddKeys)]
 	}
-	return g.keys[g.Intn(len(g.keys)-6)]
+	return g.keys[g.Intn(len(g.keys)-oddKeys)]
 }
 
 // span draws a single key, a prefix, a range, or one without an end.
@@ -269,6 +271,8 @@ func (g *generator) compaction() *pb.CompactionRequest {
 		revision = g.revision()
 	case 1:
 		revision = refCompacted
+	case 2:
+		revision = refNow + int64(g.Intn(3))
 	}
 	return &pb.CompactionRequest{Revision: revision, Physical: g.one(3)}
 }

@@ -170,6 +170,9 @@ func (g *generator) watchStep() Step {
 
 func (g *generator) watchCreate() *pb.WatchCreateRequest {
 	key, end := g.span()
+	if g.one(10) {
+		key = g.keys[len(g.keys)-1-g.Intn(oddKeys)]
+	}
 	r := &pb.WatchCreateRequest{Key: key, RangeEnd: end, PrevKv: g.one(2), ProgressNotify: g.one(4), Fragment: g.one(4)}
 	switch g.Intn(10) {
 	case 0, 1, 2:
