@@ -54,20 +54,30 @@ fn resolve(asked: i64, current: Revision, compacted: Revision) -> Result<Revisio
     }
 }
 
+/// Of history up to the compacted revision, etcd hashes what a reader at `revision` sees; but where no key is left for one, what compaction has
+/// kept: the keys that lived at the compacted revision.
 fn hash_history(keyspace: &Keyspace, revision: Revision, compacted: Revision) -> Result<u32, Error> {
     let mut crc = crc32c::crc32c(SEED);
+    let mut crc_without_keys = crc;
+    let mut some_key = false;
     let mut from = Revision::FIRST;
     while from <= revision {
         let changes = keyspace.stored_changes(from, revision, CHUNK_BYTES)?;
         let Some(last) = changes.last() else { break };
         from = last.at.main.next();
         for change in &changes {
-            if change.at.main > compacted || survives(keyspace, change, revision)? {
+            let recent = change.at.main > compacted;
+            let seen = (!recent || !some_key) && survives(keyspace, change, revision)?;
+            some_key |= seen;
+            if recent || seen {
                 crc = add(crc, change);
+            }
+            if !some_key && (recent || survives(keyspace, change, compacted)?) {
+                crc_without_keys = add(crc_without_keys, change);
             }
         }
     }
-    Ok(crc)
+    Ok(if some_key { crc } else { crc_without_keys })
 }
 
 /// True for the put that a reader at `revision` sees: compaction never removes it.

@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::pending::Pending;
 use crate::reply::{LeaseGrantReply, LeaseTimeToLive};
-use crate::request::AlarmKind;
 use crate::types::{LeaseId, Revision};
 
 /// The longest TTL, in seconds: about 285 years.
@@ -16,9 +15,6 @@ pub const LEASE_TTL_MAX_SECONDS: i64 = 9_000_000_000;
 impl Keyspace {
     /// Grants a lease of one second at least; `None` lets the keyspace choose the id, and so does 0, which means no lease everywhere. Errors: `LeaseExists`, `LeaseTtlTooLarge`, `NoSpace`.
     pub fn lease_grant(&self, id: Option<LeaseId>, ttl_seconds: i64) -> Pending<LeaseGrantReply> {
-        if ttl_seconds > LEASE_TTL_MAX_SECONDS {
-            return Pending::new(std::future::ready(Err(self.refuse_ttl(ttl_seconds))));
-        }
         let id = id.filter(|id| id.0 != 0);
         let ttl = ttl_seconds.max(1);
         let first = self.send(Command::LeaseGrant(id.unwrap_or_else(|| self.invent()), ttl), granted);
@@ -33,19 +29,6 @@ impl Keyspace {
             }
             outcome
         })
-    }
-
-    /// Why a TTL above the limit is refused: an alarm that would refuse any grant comes first.
-    fn refuse_ttl(&self, ttl: i64) -> Error {
-        let alarms = self.status().alarms;
-        let raised = |kind| alarms.iter().any(|alarm| alarm.kind == kind);
-        if raised(AlarmKind::Corrupt) {
-            return Error::CorruptAlarm;
-        }
-        if raised(AlarmKind::NoSpace) {
-            return Error::NoSpace;
-        }
-        Error::LeaseTtlTooLarge { ttl, limit: LEASE_TTL_MAX_SECONDS }
     }
 
     /// Revokes a lease and deletes its keys. Replies with the store's revision. Errors: `LeaseNotFound`.

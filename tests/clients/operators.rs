@@ -1,6 +1,6 @@
 //! What operators and their tools ask: status, members, alarms, hashes, what is not there yet.
 
-use etcd_client::{AlarmAction, AlarmType};
+use etcd_client::{AlarmAction, AlarmType, CompactionOptions};
 use tonic::Code;
 
 use super::{as_refused, connected, refused};
@@ -48,6 +48,7 @@ async fn an_alarm_stops_puts_until_it_is_cleared() {
     let no_space = as_refused(Code::ResourceExhausted, "mvcc: database space exceeded");
     assert_eq!(refused(client.put("a", "2", None).await), no_space);
     assert_eq!(refused(client.lease_grant(100, None).await), no_space);
+    assert_eq!(refused(client.lease_grant(9_000_000_001, None).await), no_space, "the alarm goes first");
     assert_eq!(client.delete("a", None).await.unwrap().deleted(), 1, "deleting is what helps");
     client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, None).await.unwrap();
     client.put("a", "3", None).await.unwrap();
@@ -66,6 +67,18 @@ async fn the_hash_follows_the_data_and_not_the_time() {
         refused(client.hash_kv(9).await),
         as_refused(Code::OutOfRange, "mvcc: required revision is a future revision")
     );
+}
+
+#[tokio::test]
+async fn the_hash_over_no_keys_is_that_of_etcd_over_the_same_history() {
+    let (_server, mut client) = connected().await;
+    client.put("a", "1", None).await.unwrap();
+    client.put("b", "1", None).await.unwrap();
+    client.compact(2, Some(CompactionOptions::new().with_physical())).await.unwrap();
+    client.delete("a", None).await.unwrap();
+    assert_eq!(client.hash_kv(0).await.unwrap().hash(), 3_397_199_720, "one key is left");
+    client.delete("b", None).await.unwrap();
+    assert_eq!(client.hash_kv(0).await.unwrap().hash(), 1_785_112_597, "none is left");
 }
 
 #[tokio::test]

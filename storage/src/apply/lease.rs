@@ -3,6 +3,7 @@
 use crate::apply::run::Run;
 use crate::apply::{LeaseNews, Outcome, Reply, State};
 use crate::error::Error;
+use crate::leases::LEASE_TTL_MAX_SECONDS;
 use crate::read::Sources;
 use crate::reply::LeaseGrantReply;
 use crate::tables::LeaseRow;
@@ -16,6 +17,10 @@ impl State {
         ttl: i64,
         news: &mut Vec<LeaseNews>,
     ) -> Outcome {
+        // Here and not before, so that an alarm goes first.
+        if ttl > LEASE_TTL_MAX_SECONDS {
+            return Err(Error::LeaseTtlTooLarge { ttl, limit: LEASE_TTL_MAX_SECONDS });
+        }
         if self.leases.contains_key(&id) {
             return Err(Error::LeaseExists(id));
         }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -85,7 +86,7 @@ func (p *Pair) normalise(side int, reply proto.Message) {
 		// Here an empty store uses none and has logged nothing: differences.md, "dbSizeInUse" and "raft_index".
 		reply.DbSizeInUse, reply.RaftIndex, reply.RaftAppliedIndex = 1, 1, 1
 		for i, text := range reply.Errors { // an alarm, printed with the member's id and spaces of random number
-			text = strings.ReplaceAll(text, fmt.Sprint(p.members[side]), "MEMBER")
+			text = strings.ReplaceAll(text, strconv.FormatUint(p.members[side], 10), "MEMBER")
 			reply.Errors[i] = strings.Join(strings.Fields(text), " ")
 		}
 	case *pb.MemberListResponse:
@@ -113,13 +114,6 @@ func (p *Pair) leaveOpen(request, e, s proto.Message) {
 		// In its first seconds etcd has not yet marked its file as that of its own version.
 		if s := s.(*pb.StatusResponse); e.StorageVersion == "3.5.0" && s.StorageVersion == "3.7.0" {
 			s.StorageVersion = e.StorageVersion
-		}
-	case *pb.HashKVResponse:
-		// A lease's id is part of what is hashed.
-		if p.attached {
-			s.(*pb.HashKVResponse).Hash = e.Hash
-		} else {
-			p.counts.hit("HashKV: hashes compared")
 		}
 	case *pb.LeaseTimeToLiveResponse:
 		// Seconds pass between the two calls; after a restart see differences.md, "TTL after a restart".

@@ -182,11 +182,7 @@ func (p *Pair) call(ctx context.Context, step Step) error {
 		}
 	case *pb.CompactionRequest:
 		// Every event is delivered first: otherwise it depends on time which watch is overtaken.
-		if err := p.sync(ctx); err != nil {
-			return err
-		}
-		// A watch from the past that is due nothing may still be catching up.
-		if err := p.awaitNoneBehind(ctx); err != nil {
+		if err := p.catchUp(ctx); err != nil {
 			return err
 		}
 		target := p.resolve(etcd, request).(*pb.CompactionRequest).Revision
@@ -197,21 +193,17 @@ func (p *Pair) call(ctx context.Context, step Step) error {
 		step.Message = &pb.CompactionRequest{Revision: target, Physical: request.Physical}
 	case *pb.HashKVRequest:
 		target := p.resolve(etcd, request).(*pb.HashKVRequest).Revision
-		// differences.md, "HashKV": etcd remembers the hash of a compacted revision.
-		remembered := p.everyC[target]
-		if target == 0 {
-			target = p.now
-		}
-		if remembered || p.everyC[target] {
+		// differences.md, "HashKV": etcd remembers the hash of a compacted revision, and takes 0 for one as well.
+		if p.everyC[target] || target == 0 && p.everyC[p.now] || p.unhashable {
 			return nil
 		}
-		// differences.md, "HashKV when no key lives".
-		if p.compacted > 0 {
-			count := &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, Revision: max(target, 0), CountOnly: true}
-			reply, err := pb.NewKVClient(p.conns[etcd]).Range(ctx, count)
-			if err == nil && reply.Count == 0 {
-				return nil
+		// Where no key is left, etcd hashes what the last compaction has not removed yet: let it end.
+		if p.sweeping {
+			again := Step{Kind: kindCall, Method: methodCompact, Message: &pb.CompactionRequest{Revision: p.compacted, Physical: true}}
+			if err := p.exchange(again, p.ask(ctx, again, unary)); err != nil {
+				return err
 			}
+			p.sweeping = false
 		}
 	}
 	return p.exchange(step, p.ask(ctx, step, send))
@@ -240,12 +232,11 @@ func (p *Pair) learn(step Step, resolved proto.Message, answers [2]Answer) {
 	if header, ok := answers[etcd].Reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 		p.now = max(p.now, header.GetHeader().GetRevision())
 	}
-	if resolved != nil {
-		p.learnAttached(resolved)
-	}
+	p.unhashable = p.unhashable || p.usesChosen(resolved)
 	switch request := resolved.(type) {
 	case *pb.CompactionRequest:
 		p.compacted = request.Revision
+		p.sweeping = !request.Physical
 		p.everyC[request.Revision] = true
 	case *pb.TxnRequest:
 		if changesTwice(request) {
@@ -265,14 +256,18 @@ func (p *Pair) learn(step Step, resolved proto.Message, answers [2]Answer) {
 	}
 }
 
-// learnAttached notices a put, of its own or in a transaction, that names a lease whose id the servers chose.
-func (p *Pair) learnAttached(request proto.Message) {
-	walk(request.ProtoReflect(), func(m protoreflect.Message, field protoreflect.FieldDescriptor, value protoreflect.Value) {
-		if m.Descriptor().Name() == "PutRequest" && field.Name() == "lease" {
-			_, chosen := p.chosen[etcd][value.Int()]
-			p.attached = p.attached || chosen
+// usesChosen says whether a message puts a key with a lease whose id the server chose.
+func (p *Pair) usesChosen(resolved proto.Message) (uses bool) {
+	if resolved == nil {
+		return false
+	}
+	walk(resolved.ProtoReflect(), func(m protoreflect.Message, _ protoreflect.FieldDescriptor, _ protoreflect.Value) {
+		if put, ok := m.Interface().(*pb.PutRequest); ok {
+			_, chosen := p.chosen[etcd][put.Lease]
+			uses = uses || chosen
 		}
 	})
+	return uses
 }
 
 // briefLease grants with a TTL that the servers raise to their least, and takes the lease back before time matters.

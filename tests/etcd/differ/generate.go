@@ -14,15 +14,16 @@ import (
 // generator draws the steps of one sequence.
 type generator struct {
 	*rand.Rand
-	keys   [][]byte
-	ends   [][]byte
-	grants []int // ids of steps that granted
-	named  []int // those of them that chose the lease's id
-	// attachAny lets keys have leases whose id the server chose. From then on hashes cannot be equal.
-	attachAny bool
-	nextID    int
-	watches   int
+	keys       [][]byte
+	ends       [][]byte
+	grants     []int // ids of steps that granted
+	attachable []int // those of them whose lease may get keys
+	nextID     int
+	chosen     bool // keys may get leases whose ids the servers chose, after which hashes differ
 }
+
+// oddKeys is how many keys at the end of a generator's list are odd. They come less often.
+const oddKeys = 6
 
 // newGenerator makes the keys: few enough to be met again and again, and prefixes of each other.
 func newGenerator(random *rand.Rand, nextID int) *generator {
@@ -45,11 +46,10 @@ func (g *generator) key() []byte {
 	if g.one(80) {
 		return nil
 	}
-	// The odd keys at the end of the list come less often.
-	if g.one(8) {
-		return g.keys[g.Intn(len(g.keys))]
+	if g.one(30) {
+		return g.keys[len(g.keys)-1-g.Intn(oddKeys)]
 	}
-	return g.keys[g.Intn(len(g.keys)-6)]
+	return g.keys[g.Intn(len(g.keys)-oddKeys)]
 }
 
 // span draws a single key, a prefix, a range, or one without an end.
@@ -150,9 +150,7 @@ func (g *generator) value() []byte {
 	return []byte(fmt.Sprintf("v%d", g.Intn(30)))
 }
 
-func (g *generator) lease() int64 { return g.leaseOf(g.grants) }
-
-// leaseOf draws a lease's id, often of one of these grants.
+// leaseOf refers to one of the leases that some steps granted, or to a chosen id, or to none.
 func (g *generator) leaseOf(grants []int) int64 {
 	switch n := g.Intn(10); {
 	case n == 0:
@@ -167,11 +165,7 @@ func (g *generator) leaseOf(grants []int) int64 {
 
 // put draws a put; ignore says whether it may keep what is stored.
 func (g *generator) put(ignore bool) *pb.PutRequest {
-	grants := g.named
-	if g.attachAny {
-		grants = g.grants
-	}
-	r := &pb.PutRequest{Key: g.key(), Value: g.value(), PrevKv: g.one(3), Lease: g.leaseOf(grants)}
+	r := &pb.PutRequest{Key: g.key(), Value: g.value(), PrevKv: g.one(3), Lease: g.leaseOf(g.attachable)}
 	if ignore && g.one(6) {
 		r.IgnoreValue = true
 		if !g.one(4) {
@@ -197,7 +191,9 @@ func (g *generator) deleteRange() *pb.DeleteRangeRequest {
 
 func (g *generator) grant() Step {
 	r := &pb.LeaseGrantRequest{TTL: 3600 + int64(g.Intn(3))*1000}
-	if g.one(2) {
+	attach := g.chosen
+	if !g.one(4) {
+		attach = true
 		r.ID = []int64{1, 2, 3, 4, 5, 6, -5, math.MaxInt64, math.MinInt64}[g.Intn(9)]
 	}
 	switch g.Intn(12) {
@@ -212,8 +208,8 @@ func (g *generator) grant() Step {
 	}
 	step := g.step(kindCall, methodGrant, r)
 	g.grants = append(g.grants, step.ID)
-	if r.ID != 0 {
-		g.named = append(g.named, step.ID)
+	if attach {
+		g.attachable = append(g.attachable, step.ID)
 	}
 	return step
 }
@@ -245,11 +241,11 @@ func (g *generator) next() Step {
 	case n < 730:
 		return g.grant()
 	case n < 745:
-		return g.call(methodRevoke, &pb.LeaseRevokeRequest{ID: g.lease()})
+		return g.call(methodRevoke, &pb.LeaseRevokeRequest{ID: g.leaseOf(g.grants)})
 	case n < 760:
-		return g.step(kindKeepAlive, methodKeepAlive, &pb.LeaseKeepAliveRequest{ID: g.lease()})
+		return g.step(kindKeepAlive, methodKeepAlive, &pb.LeaseKeepAliveRequest{ID: g.leaseOf(g.grants)})
 	case n < 780:
-		return g.call(methodTTL, &pb.LeaseTimeToLiveRequest{ID: g.lease(), Keys: g.one(2)})
+		return g.call(methodTTL, &pb.LeaseTimeToLiveRequest{ID: g.leaseOf(g.grants), Keys: g.one(2)})
 	case n < 785:
 		return g.call(methodLeases, &pb.LeaseLeasesRequest{})
 	case n < 890:
@@ -275,6 +271,8 @@ func (g *generator) compaction() *pb.CompactionRequest {
 		revision = g.revision()
 	case 1:
 		revision = refCompacted
+	case 2:
+		revision = refNow + int64(g.Intn(3))
 	}
 	return &pb.CompactionRequest{Revision: revision, Physical: g.one(3)}
 }
@@ -296,7 +294,7 @@ func (g *generator) sequence(length, number int) []Step {
 		steps = append(steps[:i:i], append([]Step{step}, steps[i:]...)...)
 	}
 	if number%4 == 1 {
-		at(g.step(kindExpire, methodGrant, &pb.LeaseGrantRequest{ID: 99, TTL: 2}))
+		at(g.step(kindExpire, methodGrant, &pb.LeaseGrantRequest{TTL: 2}))
 	}
 	if number%4 == 2 {
 		at(Step{Kind: kindRestart, Kill: number%8 == 2})

@@ -105,7 +105,7 @@ func (g *generator) compare() *pb.Compare {
 		// Which of two ids is the greater one is chance where servers chose them.
 		grants := g.grants
 		if c.Result == pb.Compare_LESS || c.Result == pb.Compare_GREATER {
-			grants = g.named
+			grants = nil
 		}
 		c.TargetUnion = &pb.Compare_Lease{Lease: g.leaseOf(grants)}
 	}
@@ -175,6 +175,9 @@ func (g *generator) watchStep() Step {
 
 func (g *generator) watchCreate() *pb.WatchCreateRequest {
 	key, end := g.span()
+	if g.one(10) {
+		key = g.keys[len(g.keys)-1-g.Intn(oddKeys)]
+	}
 	r := &pb.WatchCreateRequest{Key: key, RangeEnd: end, PrevKv: g.one(2), ProgressNotify: g.one(4), Fragment: g.one(4)}
 	switch g.Intn(10) {
 	case 0, 1, 2:

@@ -24,7 +24,7 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// damages are the ways in which bytes are no message, by name. Each gets a right message.
+// damages are the ways in which bytes are no message, by name. Each gets a right message and its first field's number.
 var damages = []struct {
 	name  string
 	apply func(right []byte) []byte
@@ -116,9 +116,9 @@ func (p *Pair) raw(ctx context.Context, step Step) error {
 			p.counts.hit("malformed: " + damage.name)
 		}
 	}
-	message := rawMessage(step.Method)
-	known := message != nil && message.ProtoReflect().Descriptor().Fields().ByNumber(1) != nil
-	if known && bytes.HasSuffix(step.Raw, wrongType) && answers[etcd].Code != codes.Internal {
+	request, _, err := types(step.Method)
+	known := err == nil && request.ProtoReflect().Descriptor().Fields().ByNumber(1) != nil
+	if known && bytes.HasSuffix(step.Raw, wrongType) {
 		// differences.md, "a field of a wrong wire type": etcd's library passes over it, ours must refuse it.
 		if answers[sternpost].Code != codes.Internal || !noMessage(answers[sternpost].Text) {
 			return &Difference{What: "the refusal of a wrong wire type",
@@ -130,7 +130,7 @@ func (p *Pair) raw(ctx context.Context, step Step) error {
 	return p.exchange(step, answers)
 }
 
-// wrongType is field 1 as four fixed bytes, which it is in no request that has one.
+// wrongType is field 1 as four fixed bytes, which it is in no request.
 var wrongType = []byte{0x0d, 1, 2, 3, 4}
 
 func rawMessage(method string) proto.Message {

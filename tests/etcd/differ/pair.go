@@ -33,21 +33,24 @@ type Pair struct {
 	compacted int64
 	everyC    map[int64]bool // all revisions that were compacted
 	twice     map[int64]bool // revisions in which a key changed more than once
-	attached  bool           // a key has had a lease whose id the servers chose
 	restarted bool
-	streams   map[int]*watchStream
-	oracle    *oracle
-	counts    *Counts
-	falsify   *Falsifier
+	lagging   bool // a watch from the past was created since the last time that all were known to have caught up
+	sweeping  bool // a compaction may still be removing what it has made unreadable
+	// A key has had a lease whose id the server chose: what is hashed is no longer the same on both.
+	unhashable bool
+	streams    map[int]*watchStream
+	oracle     *oracle
+	counts     *Counts
+	falsify    *Falsifier
 }
 
 // newPair starts both servers on empty directories.
-func newPair(ctx context.Context, counts *Counts) (*Pair, error) {
+func newPair(ctx context.Context, counts *Counts, falsify *Falsifier) (*Pair, error) {
 	dir, err := servers.Scratch()
 	if err != nil {
 		return nil, err
 	}
-	p := &Pair{dir: dir, now: 1, compacted: -1, counts: counts,
+	p := &Pair{dir: dir, now: 1, compacted: -1, counts: counts, falsify: falsify,
 		everyC: map[int64]bool{}, twice: map[int64]bool{}, streams: map[int]*watchStream{}}
 	var errs [2]error
 	both(func(side int) {

@@ -17,12 +17,11 @@ const shrinkLimit = 120 * time.Second
 
 // replay runs steps on fresh servers and gives the difference, if there is one.
 func replay(ctx context.Context, steps []Step, falsify *Falsifier) (*Difference, int, error) {
-	pair, err := newPair(ctx, newCounts())
+	pair, err := newPair(ctx, newCounts(), falsify)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer pair.close()
-	pair.falsify = falsify
 	for i, step := range steps {
 		if err := pair.run(ctx, step); err != nil {
 			return asDifference(err, i+1)

@@ -2,13 +2,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -77,36 +72,32 @@ func (p *Pair) sync(ctx context.Context) error {
 	return nil
 }
 
-// awaitNoneBehind waits until etcd has no watch that catches up: it looks for them ten times a second, Sternpost at once.
-func (p *Pair) awaitNoneBehind(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.servers[etcd].Endpoint+"/metrics", nil)
-		if err != nil {
-			return err
-		}
-		reply, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		page, err := io.ReadAll(reply.Body)
-		reply.Body.Close()
-		if err != nil {
-			return err
-		}
-		if bytes.Contains(page, []byte("\netcd_debugging_mvcc_slow_watcher_total 0\n")) {
-			return nil
-		}
-		if !bytes.Contains(page, []byte("\netcd_debugging_mvcc_slow_watcher_total ")) {
-			return errors.New("etcd does not say how many watches are behind")
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("watches of etcd stay behind: %w", ctx.Err())
-		case <-time.After(10 * time.Millisecond): // between two looks at the condition
-		}
+// catchUp is sync, and waits as well until no watch is reading history, which those that are due nothing do not show.
+// A watch from the past on the newest event is the probe: etcd reads history for all such watches at once.
+func (p *Pair) catchUp(ctx context.Context) error {
+	if err := p.sync(ctx); err != nil || !p.lagging || len(p.oracle.events) == 0 {
+		return err
 	}
+	newest := p.oracle.events[len(p.oracle.events)-1].Kv
+	w := p.oracle.stream
+	request := &pb.WatchCreateRequest{Key: newest.Key, StartRevision: newest.ModRevision}
+	message := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: request}}
+	if err := p.create(Step{Kind: kindWatch, Method: methodWatch, Message: message}, w, message, request); err != nil {
+		return err
+	}
+	if err := p.settle(w); err != nil {
+		return err
+	}
+	probe := w.models[len(w.models)-1]
+	probe.live = false
+	probe.ends++
+	p.lagging = false
+	err := p.sendBoth(w, &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{
+		CancelRequest: &pb.WatchCancelRequest{WatchId: probe.id}}})
+	if err != nil {
+		return err
+	}
+	return p.settle(w)
 }
 
 // settle waits for all that one stream is due, and compares it.

@@ -203,7 +203,7 @@ func (p *Pair) watchRequest(ctx context.Context, step Step) error {
 		return p.create(step, w, resolved, request.CreateRequest)
 	case *pb.WatchRequest_CancelRequest:
 		// What is under way is delivered first, or it would depend on time whether it still is.
-		if err := p.sync(ctx); err != nil {
+		if err := p.catchUp(ctx); err != nil {
 			return err
 		}
 		p.counts.requests.Add(1)
@@ -264,6 +264,7 @@ func (p *Pair) create(step Step, w *watchStream, resolved *pb.WatchRequest, requ
 		if model.next == 0 {
 			model.next = created[etcd].Header.Revision + 1
 		}
+		p.lagging = p.lagging || model.next <= p.now
 		if model.next < p.compacted {
 			model.live, model.overdue, model.ends = false, true, 1
 			p.counts.hit("watch: ended by compaction")
@@ -276,7 +277,7 @@ func (p *Pair) create(step Step, w *watchStream, resolved *pb.WatchRequest, requ
 
 // manualProgress asks until both have answered, or makes sure that neither does.
 func (p *Pair) manualProgress(ctx context.Context, step Step, w *watchStream, request *pb.WatchRequest) error {
-	if err := p.sync(ctx); err != nil {
+	if err := p.catchUp(ctx); err != nil {
 		return err
 	}
 	live, future := 0, false
@@ -293,7 +294,13 @@ func (p *Pair) manualProgress(ctx context.Context, step Step, w *watchStream, re
 	p.counts.seen(p, step, request, Answer{})
 	if live == 0 || future {
 		p.counts.hit("watch: progress request that is not answered")
-		return p.sendBoth(w, request) // an answer to it makes the next sync fail
+		if err := p.sendBoth(w, request); err != nil {
+			return err
+		}
+		// An answer to it makes the next sync fail. A create that is refused shows that both have read it.
+		refused := &pb.WatchCreateRequest{Key: []byte{0}, StartRevision: -1}
+		message := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: refused}}
+		return p.create(Step{Kind: kindWatch, Method: methodWatch, Message: message}, w, message, refused)
 	}
 	w.asked++
 	p.counts.hit("watch: progress request that is answered")
