@@ -146,7 +146,9 @@ async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace,
         settings.limits.message_bytes_max,
     );
     tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
-    tokio::spawn(shrink::run(keyspace.clone(), stopped.clone()));
+    if let Some(interval) = settings.shrink_interval {
+        tokio::spawn(shrink::run(keyspace.clone(), interval, stopped.clone()));
+    }
     let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
     let watched = keyspace.clone();
     let mut ending = Ending { keyspace: ManuallyDrop::new(keyspace), api, stop, server };

@@ -8,9 +8,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// How often the sizes are looked at.
-const INTERVAL: Duration = Duration::from_secs(10);
-
 /// Has the file rewritten and logs what that did. Dropping the future gives up the answer, not the rewrite.
 pub(crate) async fn rewrite(keyspace: &Keyspace, reason: &'static str) -> Result<Shrunk, Error> {
     let keyspace = keyspace.clone();
@@ -31,11 +28,11 @@ pub(crate) async fn rewrite(keyspace: &Keyspace, reason: &'static str) -> Result
     task.await.unwrap_or(Err(Error::Stopped))
 }
 
-/// Rewrites the file whenever it is worth it, until `stop` turns true.
-pub(crate) async fn run(keyspace: Keyspace, mut stop: watch::Receiver<bool>) {
+/// Rewrites the file whenever it is worth it, looking every `interval`, until `stop` turns true.
+pub(crate) async fn run(keyspace: Keyspace, interval: Duration, mut stop: watch::Receiver<bool>) {
     let begun = Instant::now();
     let mut shrinking = Shrinking::default();
-    let mut ticks = tokio::time::interval_at(begun + INTERVAL, INTERVAL);
+    let mut ticks = tokio::time::interval_at(begun + interval, interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {

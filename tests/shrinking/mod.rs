@@ -18,6 +18,9 @@ use crate::support::server::Server;
 /// About what a key of the bulk load takes in the database file, with a value of 256 bytes.
 const KEY_BYTES: u64 = 420;
 
+/// The tests that ask for a rewrite want the server not to be quicker.
+const BY_REQUEST: &[&str] = &["--shrink-interval", "0"];
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct HashKvRequest {
     #[prost(int64, tag = "1")]
@@ -126,7 +129,7 @@ async fn counter(channel: &Channel) -> Result<u64, Status> {
 async fn the_file_is_rewritten_while_writers_and_readers_go_on() {
     let mib = setting("STERNPOST_TEST_SHRINK_MIB", 16);
     let keys = mib * MIB / KEY_BYTES;
-    let (mut server, compacted) = with_garbage(keys, &[]).await;
+    let (mut server, compacted) = with_garbage(keys, BY_REQUEST).await;
     let (channel, hashed) = (server.channel(), hash(&server.channel(), compacted).await);
     let tally = Arc::new(Tally::default());
     let clients =
@@ -177,7 +180,7 @@ async fn a_server_that_is_killed_while_it_rewrites_loses_nothing() {
     println!("seed={seed}");
     let mut rng = Rng::new(seed);
     let keys = 20_000;
-    let (mut server, _) = with_garbage(keys, &["--recent-changes", "2000"]).await;
+    let (mut server, _) = with_garbage(keys, &[BY_REQUEST, &["--recent-changes", "2000"]].concat()).await;
     let (mut in_the_middle, mut too_late) = (0, 0);
     let tally = Arc::new(Tally::default());
     let mut size = 4 * MIB;

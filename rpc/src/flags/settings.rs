@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) progress_interval: Duration,
     /// What history is kept.
     pub(crate) retention: Policy,
+    /// How often to see whether rewriting the database file is worth it; none: only when asked.
+    pub(crate) shrink_interval: Option<Duration>,
     /// How and where to log.
     pub(crate) logging: LogSettings,
     /// Flags given that mean nothing here.
@@ -82,6 +84,7 @@ pub(super) fn build(
         min_lease_ttl_seconds: min_lease_ttl_seconds(matches)?,
         progress_interval: progress_interval(matches, &mut warnings),
         retention: retention(matches)?,
+        shrink_interval: Some(duration(matches, "shrink-interval")).filter(|interval| !interval.is_zero()),
         logging: log::build(text(matches, "log-level"), text(matches, "log-format"), text(matches, "log-outputs"))?,
         without_effect,
         warnings,
@@ -223,7 +226,7 @@ impl Settings {
     pub(crate) fn summary(&self) -> String {
         format!(
             "advertise_client_urls={:?} advertise_peer_urls={:?} max_request_bytes={} max_txn_ops={} min_lease_ttl_seconds={} \
-             progress_interval={:?} retention={:?} {:?} {:?}",
+             progress_interval={:?} retention={:?} shrink_interval={:?} {:?} {:?}",
             self.advertise_client_urls,
             self.advertise_peer_urls,
             self.max_request_bytes,
@@ -231,6 +234,7 @@ impl Settings {
             self.min_lease_ttl_seconds,
             self.progress_interval,
             self.retention,
+            self.shrink_interval,
             self.storage,
             self.limits
         )

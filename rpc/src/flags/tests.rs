@@ -99,6 +99,8 @@ const EFFECTS: &[(&str, &str)] = &[
     ("--recent-bytes=12", "recent_bytes: 12"),
     ("--recent-changes=13", "recent_changes: 13"),
     ("--segment-bytes=14", "segment_bytes: 14"),
+    ("--shrink-interval=1m", "shrink_interval: Some(60s)"),
+    ("--shrink-interval=0", "shrink_interval: None"),
 ];
 
 #[test]
