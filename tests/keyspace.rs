@@ -2,6 +2,8 @@
 
 mod embedded;
 mod model;
+#[cfg(feature = "failpoints")]
+mod planted;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

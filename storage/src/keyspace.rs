@@ -121,6 +121,7 @@ impl Keyspace {
 
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
+        failpoint!(Read, Err);
         let (view, question) = self.inner.shared.view_for(request)?;
         let known = question.as_ref().and_then(Question::known);
         let reply = RangeReader { known, ..self.reader(&view, request.at) }.range(request);

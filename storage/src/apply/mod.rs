@@ -108,6 +108,7 @@ impl State {
         if self.admit(sources, frame)? {
             self.applied.time_ms = self.applied.time_ms.max(frame.header.time_ms);
             for command in frame.commands {
+                failpoint!(ApplyCommand, Err);
                 let before = self.applied.revision;
                 let outcome = self.command(sources, command, &mut effects.leases);
                 if let Err(error) = &outcome

@@ -31,6 +31,7 @@ impl<'a> Run<'a> {
     }
 
     fn place(&mut self) -> RevisionPair {
+        failpoint!(Change);
         let place = RevisionPair { main: self.base.next(), sub: self.subs };
         self.subs += 1;
         place

@@ -54,7 +54,9 @@ pub(super) fn write(
     assert_continues(before, part);
     let mut meta = Meta { applied: part.applied, ..*before };
     let report = write_versions(txn, &mut meta.sums, &mut meta.totals, part, garbage)?;
+    failpoint!(FlushSmall, Err);
     small::write(txn, &mut meta.sums, part)?;
+    failpoint!(FlushMeta, Err);
     meta.write(txn)?;
     Ok((meta, report))
 }
@@ -104,6 +106,7 @@ fn write_versions(
     let Work { index, totals: after, removed, skipped, report, .. } = work;
     *totals = after;
     index.close(sums);
+    failpoint!(FlushHistory, Err);
     write_history(Rows::open(txn, TableId::History, sums)?, sums, part, removed, skipped)?;
     Ok(report)
 }

@@ -47,6 +47,7 @@ pub(super) fn step(
     // A deletion at exactly the compacted revision stays for now, so that revision is visited again when it has moved on.
     let next = if done { upto } else { visits.last().map_or(upto, |last| last.at.main.next()) };
     meta.cursor = meta.cursor.max(RevisionPair { main: next, sub: 0 });
+    failpoint!(SweepCursor, Err);
     meta.write(txn)?;
     Ok((meta, report))
 }

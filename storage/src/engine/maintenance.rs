@@ -84,10 +84,16 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Resu
 /// One durable commit, then readers get the new base and the part is forgotten: both under the lock that views are taken under. A
 /// crash before the commit replays the part from the log; after it, the log below is no longer needed.
 pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<(), Error> {
+    failpoint!(Reserve, |_| Err(Error::NoSpace));
+    if planted!(PartFromLiveState) {
+        part.write().applied.position = shared.head().position;
+    }
     let (base, data) = (shared.base(), part.read());
     base.reserve(&data)?;
+    failpoint!(Flush, Err);
     base.flush(&data, garbage)?;
     drop(data);
+    failpoint!(FlushPublish, Err);
     publish(shared, |head| head.sources.frozen = None)?;
     shared.queue.poke();
     Ok(())
@@ -97,8 +103,10 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 /// log says about compaction is the same or less, and the state never depends on what the sweep drops.
 fn sweep(shared: &Shared, compacted: Revision) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
-    base.reserve_sweep(SWEEP_ROWS)?;
-    base.sweep(compacted, SWEEP_ROWS)?;
+    let rows_max = small!(SWEEP_ROWS, 3);
+    failpoint!(Sweep, Err);
+    base.reserve_sweep(rows_max)?;
+    base.sweep(compacted, rows_max)?;
     publish(shared, |_| {})?;
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())

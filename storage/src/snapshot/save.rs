@@ -67,7 +67,7 @@ impl SnapshotStream {
             hash: Sha256::new(),
             sent: 0,
             expected,
-            block_bytes: BLOCK_BYTES,
+            block_bytes: small!(BLOCK_BYTES, 1),
         }
     }
 
@@ -85,6 +85,7 @@ impl SnapshotStream {
     /// The next piece of the file; `None` at its end. The last piece is the SHA-256 of all others, 32 bytes, and they are a multiple of 512
     /// bytes together. Blocks on the disk. Errors: `Compacted` if the compacted revision passed the snapshot's; `Io`, `Corrupt`.
     pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
+        failpoint!(SnapshotPiece, Err);
         let bytes = match self.stage {
             Stage::Head => {
                 let (cluster, created_ms) = (self.keyspace.status().cluster, self.keyspace.wall_ms());

@@ -25,11 +25,13 @@ impl WatchStream {
     ///
     /// Errors: what damaged or ended base.
     pub fn catch_up(&self) -> Result<(), Error> {
+        failpoint!(CatchUp, Err);
         let reached = self.hub.reached();
         let view = self.shared.view();
         let Some((from, readers)) = self.begin(view.compacted) else { return Ok(()) };
         let step = read(&view, from, reached)?;
         let mut shares = shares(&view, &step, &readers)?;
+        failpoint!(CaughtUp, Err);
         let all = self.hub.lock();
         let mut inner = self.inlet.lock();
         let mut rejoined = 0;
@@ -132,7 +134,7 @@ impl StreamInner {
 }
 
 fn read(view: &View, from: Revision, reached: Revision) -> Result<Step, Error> {
-    let changes = view.sources.changes(from, reached, STEP_BYTES)?;
+    let changes = view.sources.changes(from, reached, small!(STEP_BYTES, 1))?;
     let last = changes.last().map(|change| change.at.main);
     Ok(match last {
         Some(last) if last < reached => Step { changes, upto: last, complete: false },

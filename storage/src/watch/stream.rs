@@ -227,6 +227,8 @@ impl WatchStream {
             StartAt::Now | StartAt::Revision(0) => current.next(),
             StartAt::Revision(start) => Revision(start),
         };
+        failpoint!(WatchCreate);
+        let next = if planted!(WatchFromStore) && next > all.reached { next.max(current.next()) } else { next };
         let behind = next <= all.reached;
         all.register(&spec.range, (self.inlet.number, id));
         inner.behind += usize::from(behind);

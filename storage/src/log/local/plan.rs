@@ -50,6 +50,7 @@ impl Plan {
         }
         fs.sync_dir(dir).map_err(|error| error_at("syncing", dir, &error))?;
         let Some(active) = self.segments.last() else { return Ok(()) };
+        failpoint!(CutTail, Err);
         if let Some(range) = &self.cut {
             let zeros = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
             let cut = active.file.write_at(range.start, &zeros);
