@@ -67,7 +67,7 @@ impl Life {
             stream: None,
             keys: BTreeMap::new(),
             puts: Vec::new(),
-            compacted: 0,
+            compacted: -1,
             serial: 0,
             panics: 0,
             errors: Vec::new(),
@@ -212,7 +212,8 @@ impl Life {
             }
             let copy = Keyspace::open(restored, tiny(), life.environment())?;
             assert_eq!(copy.revision(), stream.revision(), "a restored snapshot");
-            copy.close()
+            life.ended.extend(copy.close().err());
+            Ok(())
         });
     }
 
@@ -220,12 +221,18 @@ impl Life {
     fn clear_alarm(&mut self) {
         self.call("alarm", |life| {
             let alarm = Alarm { member: life.keyspace().status().member, kind: AlarmKind::NoSpace };
-            life.keyspace().set_alarm(alarm, false).wait()
+            loop {
+                // The alarm itself may be on its way still, and fill the queue.
+                match life.keyspace().set_alarm(alarm, false).wait() {
+                    Err(Error::TooManyRequests { .. }) => std::thread::yield_now(),
+                    done => return done,
+                }
+            }
         });
     }
 
-    /// Everything that a keyspace does, twice, through a stop and a kill.
-    pub fn live(&mut self, check: &mut dyn FnMut(&mut Life)) {
+    /// Everything that a keyspace does, through a stop and a kill. `check` is called after each end, with `true` after the kill.
+    pub fn live(&mut self, check: &mut dyn FnMut(&mut Life, bool)) {
         self.open();
         self.watch();
         self.puts(6);
@@ -277,22 +284,28 @@ impl Life {
     }
 
     /// Ends the keyspace and holds it to its word: it is dead for good, or as alive as ever.
-    fn end(&mut self, killed: bool, check: &mut dyn FnMut(&mut Life)) {
+    fn end(&mut self, killed: bool, check: &mut dyn FnMut(&mut Life, bool)) {
         self.clear_alarm();
         let before = self.puts.len();
+        // What a full queue or a full disk refuses once is taken the second time.
+        self.put("last", PutLease::Detach);
         self.put("last", PutLease::Detach);
         let alive = self.puts.len() > before;
         let keyspace = self.keyspace().clone();
-        let image = killed.then(|| self.disk.clone());
         if alive && !killed {
             self.call("flush", |_| keyspace.flush());
             self.call("read", |_| keyspace.range(&RangeRequest::new(KeyRange::all())));
         }
-        if let Some(disk) = image {
-            disk.freeze();
-        }
-        self.call("close", |_| keyspace.close());
-        let failure = keyspace.barrier().err();
+        // What a kill does to a keyspace that is alive is nobody's fault.
+        let failure = if killed {
+            let failure = keyspace.barrier().err();
+            self.disk.freeze();
+            let _ = keyspace.close();
+            failure
+        } else {
+            self.call("close", |_| keyspace.close());
+            keyspace.barrier().err()
+        };
         if killed || failure.is_some() {
             self.disk.freeze();
             self.disk = self.disk.restart();
@@ -317,7 +330,7 @@ impl Life {
         }
         self.keyspace = None;
         drop(keyspace);
-        check(self);
+        check(self, killed);
     }
 
     /// Opens what is left, with nothing going wrong any more, and compares it with what was acknowledged.
