@@ -134,7 +134,7 @@ impl Keyspace {
     fn reader<'a>(&'a self, view: &'a View, at: At) -> RangeReader<'a> {
         RangeReader {
             sources: &view.sources,
-            at: place(at, RevisionPair::last_of(view.current)),
+            at: place(at, if planted!(DirtyRead) { RevisionPair::MAX } else { RevisionPair::last_of(view.current) }),
             current: view.current,
             counts: Some(&self.inner.shared.counts),
             known: None,

@@ -159,7 +159,7 @@ pub(crate) fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) ->
             next = frame.position.next();
         }
     }
-    if chain != digest {
+    if chain != digest && !planted!(ChainUnchecked) {
         return mismatch(flushed, format!("the log's digest is {chain:?}, base's is {digest:?}"));
     }
     Ok(())
@@ -169,7 +169,8 @@ pub(crate) fn check_log(log: &mut dyn Log, flushed: Position, digest: Digest) ->
 pub(crate) fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("replay".to_owned()).stack_size(COMMITTER_STACK);
-        let thread = thread.spawn_scoped(scope, inherit!(work)).map_err(|error| Error::io("start the replay thread", &error))?;
+        let thread =
+            thread.spawn_scoped(scope, inherit!(work)).map_err(|error| Error::io("start the replay thread", &error))?;
         Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

@@ -43,7 +43,7 @@ pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds:
             if bounds.reached(&sources.active) {
                 bring(shared, state)?;
                 // Base has changed: what was looked up in it no longer counts.
-                known = None;
+                known = known.filter(|_| planted!(LookedUpTooEarly));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use storage::fs::sim::SimFs;
+use storage::fs::sim::{CrashStyle, SimFs};
 use storage::fs::{FileSystem, OpenMode};
 use storage::{
     Alarm, AlarmKind, ChangeKind, Environment, Error, Key, KeyRange, Keyspace, LeaseId, Op, Options, Put, PutLease,
@@ -15,6 +15,7 @@ use storage::{
 };
 
 use crate::embedded::environment::{Counting, HandClock, never_flushing};
+use crate::model::rng::Rng;
 
 /// Everything as small as it can be: one command a frame, one in the queue, four changes a part, eight frames a segment.
 pub fn tiny() -> Options {
@@ -197,6 +198,8 @@ impl Life {
             let (mut bytes, path) = (Vec::new(), Path::new("/snapshot"));
             while let Some(piece) = stream.next_piece()? {
                 bytes.extend_from_slice(&piece);
+                // What comes after it was begun is not in it.
+                life.puts(u64::from(bytes.len() % 3 == 0));
             }
             let restored = Path::new("/restored");
             if life.disk.metadata(path).is_ok_and(|found| found.is_some()) {
@@ -212,14 +215,20 @@ impl Life {
             }
             let copy = Keyspace::open(restored, tiny(), life.environment())?;
             assert_eq!(copy.revision(), stream.revision(), "a restored snapshot");
+            let original = list_at(life.keyspace(), stream.revision().0);
+            assert_eq!(list_at(&copy, stream.revision().0), original, "a restored snapshot");
+            assert_eq!(copy.leases(), life.keyspace().leases(), "leases of a restored snapshot");
             life.ended.extend(copy.close().err());
             Ok(())
         });
     }
 
-    /// Clears the alarm that a failed reservation leaves, as an operator would.
+    /// Waits until a part that found no room has been tried again, and clears the alarm that it left, as an operator would.
     fn clear_alarm(&mut self) {
         self.call("alarm", |life| {
+            while matches!(life.keyspace().flush(), Err(Error::NoSpace)) {
+                std::thread::yield_now();
+            }
             let alarm = Alarm { member: life.keyspace().status().member, kind: AlarmKind::NoSpace };
             loop {
                 // The alarm itself may be on its way still, and fill the queue.
@@ -246,8 +255,9 @@ impl Life {
         let floor = storage::Revision(self.compacted);
         self.call("sweep", |life| life.keyspace().wait_swept(floor));
         self.clear_alarm();
+        self.grant();
         self.snapshot();
-        self.leases();
+        self.expire();
         self.rewrite();
         self.watch();
         self.see();
@@ -266,10 +276,13 @@ impl Life {
         self.end(false, check);
     }
 
-    fn leases(&mut self) {
+    fn grant(&mut self) {
         self.call("grant", |life| life.keyspace().lease_grant(Some(LEASE), 30).wait());
         self.put("leased", PutLease::Attach(LEASE));
         self.call("keep alive", |life| life.keyspace().lease_keep_alive(LEASE).wait());
+    }
+
+    fn expire(&mut self) {
         self.clock.advance(Duration::from_secs(40));
         // A command goes through the committer, and the expiry before or with it.
         self.keys.entry("leased".to_owned()).or_default().open.push(None);
@@ -312,7 +325,10 @@ impl Life {
         }
         if let Some(error) = failure {
             assert!(error.is_final(), "it ended with {error}");
-            assert!(!alive || killed || self.errors.iter().any(|(name, _)| *name == "close"), "it took a command: {error}");
+            assert!(
+                !alive || killed || self.errors.iter().any(|(name, _)| *name == "close"),
+                "it took a command: {error}"
+            );
             self.ended.push(error);
         } else {
             assert!(alive || killed, "neither dead nor alive: {:?}", self.errors);
@@ -331,6 +347,15 @@ impl Life {
         self.keyspace = None;
         drop(keyspace);
         check(self, killed);
+    }
+
+    /// Now and then the power goes after an end.
+    pub fn cut_power(&mut self, rng: &mut Rng) {
+        if rng.chance(40) {
+            let style = *rng.pick(&[CrashStyle::KeepNone, CrashStyle::Sectors, CrashStyle::Pages]);
+            self.disk.freeze();
+            self.disk = self.disk.crash(style, rng.next());
+        }
     }
 
     /// Opens what is left, with nothing going wrong any more, and compares it with what was acknowledged.

@@ -10,7 +10,12 @@
     reason = "a test that panics has failed"
 )]
 
+mod caught;
+mod damage;
+mod garbage;
 mod life;
+mod strangers;
+mod suites;
 mod walk;
 
 use std::panic::AssertUnwindSafe;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use storage::failpoints::{Action, Point, Scope};
-use storage::fs::sim::CrashStyle;
 
 use super::guarded;
 use super::life::Life;
@@ -59,11 +58,7 @@ fn case(scope: &Arc<Scope>, seed: u64, point: Point, nth: u64, action: Action) -
             if !inside.is_armed() && !std::mem::replace(&mut judged, true) && !killed {
                 judge(life, point, action);
             }
-            if rng.chance(30) {
-                let style = *rng.pick(&[CrashStyle::KeepNone, CrashStyle::Sectors, CrashStyle::Pages]);
-                life.disk.freeze();
-                life.disk = life.disk.crash(style, rng.next());
-            }
+            life.cut_power(&mut rng);
         });
         let happened = !inside.is_armed();
         inside.disarm();
@@ -114,7 +109,8 @@ fn every_failpoint_leaves_what_was_acknowledged_and_nobody_waiting() {
                 let nth = if round == 0 { 1 } else { 1 + rng.below(passed as usize) as u64 };
                 let (scope, seed) = (Scope::new(None, true), rng.next());
                 let case = case(&scope, seed, point, nth, action);
-                happened |= case.unwrap_or_else(|error| panic!("seed={first}: {point:?}, {action:?} at {nth}: {error}"));
+                happened |=
+                    case.unwrap_or_else(|error| panic!("seed={first}: {point:?}, {action:?} at {nth}: {error}"));
                 cases += 1;
             }
             assert!(happened, "seed={first}: {point:?}, {action:?} never happened");

@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
             return;
         }
         let mut active = self.sources.active.write();
-        if old != 0 {
+        if old != 0 && !planted!(LeaseKeepsKey) {
             active.set_lease_key(LeaseId(old), key, false);
         }
         if new != 0 {

@@ -104,10 +104,12 @@ impl Plan {
         let Some(floor) = in_part.or(base.floor.as_ref()).copied() else {
             return Plan { write: part.to_vec(), ..Plan::default() };
         };
-        let floor_goes = floor.tombstone && floor.at.main < compacted && base.complete;
+        let complete = base.complete || planted!(TombstoneTooSoon);
+        let floor_goes = floor.tombstone && floor.at.main < compacted && complete;
         let goes = |version: &Brief| {
             let together = floor.at.main == compacted && version.at.main == compacted;
-            (version.at < floor.at && !together) || (version.at == floor.at && floor_goes)
+            let before = version.at < floor.at || (planted!(FlushDropsFloor) && version.at == floor.at);
+            (before && !together) || (version.at == floor.at && floor_goes)
         };
         let mut plan = Plan::default();
         for version in part {

@@ -121,6 +121,7 @@ impl Rewrite {
         self.pass = match (last, table) {
             (Some(last), _) if bytes >= step_bytes => Pass::Rows(table, last),
             (_, TableId::Index) => Pass::Rows(TableId::History, Vec::new()),
+            _ if planted!(RewriteSkipsRevision) => Pass::Changes(upto.next().next()),
             _ => Pass::Changes(upto.next()),
         };
         Ok(Step::Went(visited))
@@ -192,6 +193,9 @@ impl Base {
         self.fs.rename(&self.file, &old.file).map_err(|error| Error::io(doing(), &error))?;
         self.file.clone_from(&old.file);
         failpoint!(Renamed, Err);
+        if planted!(RenameUnsynced) {
+            return Ok(());
+        }
         open::sync_directory(&self.fs, &self.file)
     }
 

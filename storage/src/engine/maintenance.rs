@@ -88,6 +88,9 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
     if planted!(PartFromLiveState) {
         part.write().applied.position = shared.head().position;
     }
+    if planted!(PartInvisible) {
+        shared.publish_base(|head| head.sources.frozen = None);
+    }
     let (base, data) = (shared.base(), part.read());
     base.reserve(&data)?;
     failpoint!(Flush, Err);

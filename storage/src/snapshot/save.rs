@@ -101,6 +101,7 @@ impl SnapshotStream {
                 let number = self.take_number();
                 format::leases_block(number, self.leases.get(sent..upto).unwrap_or_default(), &mut self.end)
             }
+            Stage::Leases(_) if planted!(SnapshotTooNew) => self.changes_below(RevisionPair::MAX)?,
             Stage::Leases(_) => self.changes_below(RevisionPair { main: self.revision.next(), sub: 0 })?,
             Stage::Changes(below) => self.changes_below(below)?,
             Stage::Hash => {

@@ -47,7 +47,7 @@ impl WatchStream {
                 messages.push(WatchMessage::Events { id: *id, revision: step.upto, events });
             }
             watch.next = watch.next.max(step.upto.next());
-            if step.complete && watch.next > all.reached {
+            if step.complete && (watch.next > all.reached || planted!(RejoinTooSoon)) {
                 watch.behind = false;
                 rejoined += 1;
             }
@@ -73,7 +73,7 @@ impl WatchStream {
     fn cut_off(&self, inner: &mut StreamInner, floor: Revision) {
         let mut dead = Vec::new();
         for (id, watch) in &mut inner.watches {
-            if watch.behind && watch.next < floor {
+            if watch.behind && watch.next < floor && !planted!(CompactionUntold) {
                 (watch.behind, watch.dead) = (false, true);
                 dead.push(*id);
             }

@@ -1,0 +1,75 @@
+//! Compaction drops what nobody can read, all of it, through kills; and base still adds up.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use storage::failpoints::Scope;
+use storage::{DeleteRange, Environment, Key, KeyRange, Keyspace, Put, PutLease, PutValue, Revision};
+
+use super::life::tiny;
+use crate::embedded::environment::{Counting, HandClock};
+use crate::model::rng::Rng;
+use storage::fs::sim::SimFs;
+
+pub fn suite(_: &Arc<Scope>, seed: u64) -> Result<(), String> {
+    for round in 0..6 {
+        one(&mut Rng::new(seed.wrapping_mul(6).wrapping_add(round))).map_err(|error| error.to_string())??;
+    }
+    Ok(())
+}
+
+fn open(disk: &SimFs) -> Result<Keyspace, storage::Error> {
+    let entropy = Arc::new(Counting::default());
+    let environment = Environment { fs: Arc::new(disk.clone()), clock: Arc::new(HandClock::default()), entropy };
+    Keyspace::open(Path::new("/keyspace"), tiny(), environment)
+}
+
+fn one(rng: &mut Rng) -> Result<Result<(), String>, storage::Error> {
+    let mut disk = SimFs::new();
+    let mut keyspace = open(&disk)?;
+    let mut floor = -1;
+    for _ in 0..60 {
+        let key = Key::new(format!("k{}", rng.below(5))).expect("not empty");
+        match rng.below(20) {
+            0..12 => {
+                let value = PutValue::Set(vec![b'.'; 10 + 90 * rng.below(2)].into());
+                keyspace.put(Put { key, value, lease: PutLease::Detach, prev_kv: false }).wait()?;
+            }
+            12..16 => {
+                keyspace.delete_range(DeleteRange { range: KeyRange::single(key), prev_kv: false }).wait()?;
+            }
+            16 => {
+                disk.freeze();
+                drop(keyspace);
+                disk = disk.restart();
+                keyspace = open(&disk)?;
+            }
+            17 => drop(keyspace.defragment()),
+            _ => {
+                let current = keyspace.revision().0;
+                floor = rng.between(floor.max(1), current).max(floor);
+                if keyspace.compact(floor).wait().is_ok() && rng.chance(50) {
+                    keyspace.wait_swept(Revision(floor))?;
+                }
+            }
+        }
+    }
+    let floor = keyspace.status().compacted;
+    keyspace.wait_swept(floor)?;
+    let (mut kept, mut from) = (BTreeMap::new(), Revision(1));
+    loop {
+        let changes = keyspace.stored_changes(from, floor, 1 << 20)?;
+        let Some(last) = changes.last().map(|change| change.at.main) else { break };
+        for change in changes.iter().filter(|change| change.at.main < floor) {
+            let before = kept.insert(change.key.clone(), change.at);
+            if before.is_some() || change.key_value().is_none() {
+                return Ok(Err(format!("swept to {floor}, but {:?} has {before:?} and {:?}", change.key, change.at)));
+            }
+        }
+        from = last.next();
+    }
+    keyspace.verify()?;
+    keyspace.close()?;
+    Ok(Ok(()))
+}
