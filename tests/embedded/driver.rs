@@ -45,6 +45,11 @@ impl Embedded {
         Embedded { keyspace, memory, clock, options, streams: BTreeMap::new(), opened: 0, rewrites: Vec::new() }
     }
 
+    /// The limits from the next start on.
+    pub fn limit(&mut self, options: Options) {
+        self.options = options;
+    }
+
     fn run(&self, request: &Request) -> Result<Reply, Failure> {
         let keyspace = &self.keyspace;
         Ok(match request {

@@ -137,8 +137,12 @@ impl Run {
             for _ in 0..steps / (ends + 1) {
                 self.step();
             }
-            if part < ends {
+            // Some ends follow one another soon.
+            while part < ends {
                 self.end();
+                if !self.rng.chance(30) {
+                    break;
+                }
             }
         }
         self.finish();
@@ -247,14 +251,22 @@ impl Run {
     fn end(&mut self) {
         let nth = 1 + self.rng.below(80) as u64;
         let kind = self.rng.below(8);
-        match kind {
-            0..3 => self.disk.inject(Fault::new(FaultKind::Freeze, nth)),
-            3 => self.disk.inject(Fault::new(FaultKind::Freeze, 1 + nth / 4).on(Op::Sync)),
-            4 => self.disk.inject(Fault::new(FaultKind::Partial, 1 + nth / 8).on(Op::Sync)),
-            5 => self.disk.inject(Fault::new(FaultKind::Io, 1 + nth / 4).on(Op::Write)),
-            _ => {}
-        }
-        while kind < 6 && !self.dead {
+        let fault = match kind {
+            0..3 => Some(Fault::new(FaultKind::Freeze, nth)),
+            3 => Some(Fault::new(FaultKind::Freeze, 1 + nth / 4).on(Op::Sync)),
+            4 => Some(Fault::new(FaultKind::Partial, 1 + nth / 8).on(Op::Sync)),
+            5 => Some(Fault::new(FaultKind::Io, 1 + nth / 4).on(Op::Write)),
+            _ => None,
+        };
+        let mut steps = 0;
+        while let Some(fault) = &fault
+            && !self.dead
+        {
+            // Again and again: a copy of base in the making survives one.
+            if steps % 200 == 0 {
+                self.disk.inject(fault.clone());
+            }
+            steps += 1;
             self.step();
         }
         if kind == 6 {

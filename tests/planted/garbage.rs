@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use storage::failpoints::Scope;
+use storage::fs::FileSystem;
+use storage::fs::sim::SimFs;
 use storage::{DeleteRange, Environment, Key, KeyRange, Keyspace, Put, PutLease, PutValue, Revision};
 
 use super::life::tiny;
 use crate::embedded::environment::{Counting, HandClock};
 use crate::model::rng::Rng;
-use storage::fs::sim::SimFs;
 
 pub fn suite(_: &Arc<Scope>, seed: u64) -> Result<(), String> {
     for round in 0..6 {
@@ -36,15 +37,21 @@ fn one(rng: &mut Rng) -> Result<Result<(), String>, storage::Error> {
                 let value = PutValue::Set(vec![b'.'; 10 + 90 * rng.below(2)].into());
                 keyspace.put(Put { key, value, lease: PutLease::Detach, prev_kv: false }).wait()?;
             }
-            12..16 => {
+            12..15 => {
                 keyspace.delete_range(DeleteRange { range: KeyRange::single(key), prev_kv: false }).wait()?;
             }
-            16 => {
+            15 => {
                 disk.freeze();
                 drop(keyspace);
                 disk = disk.restart();
+                let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
+                let report = storage::verify(Path::new("/keyspace"), &fs, 1 << 20)?;
+                if let Some(damage) = report.damage.first() {
+                    return Err(damage.clone());
+                }
                 keyspace = open(&disk)?;
             }
+            16 => keyspace.verify()?,
             17 => drop(keyspace.defragment()),
             _ => {
                 let current = keyspace.revision().0;

@@ -14,6 +14,7 @@ use storage::{
     PutValue, RangeRequest, SnapshotFile, StartAt, Txn, WatchMessage, WatchSpec, WatchStream,
 };
 
+use super::text;
 use crate::embedded::environment::{Counting, HandClock, never_flushing};
 use crate::model::rng::Rng;
 
@@ -51,7 +52,7 @@ pub struct Life {
     puts: Vec<(i64, String, Vec<u8>)>,
     compacted: i64,
     serial: u64,
-    /// Panics that came out of a call.
+    /// Failpoints that panicked in a call.
     pub panics: u64,
     /// Calls that failed, and why.
     pub errors: Vec<(&'static str, Error)>,
@@ -89,10 +90,11 @@ impl Life {
                 self.errors.push((name, error));
                 None
             }
-            Err(_) => {
+            Err(panic) if text(panic.as_ref()).starts_with("failpoint") => {
                 self.panics += 1;
                 None
             }
+            Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 
@@ -172,21 +174,30 @@ impl Life {
     /// Waits until the watch from the past has everything.
     fn see(&mut self) {
         self.call("see", |life| {
+            let Some(stream) = &life.stream else { return Ok(()) };
             let current = life.keyspace().revision().0;
             let mut seen = 0;
-            while let Some(stream) = &life.stream
-                && seen < current
-            {
-                for message in stream.recv()? {
+            while seen < current {
+                if stream.is_behind() {
+                    stream.catch_up()?;
+                }
+                // Answered once everything up to now is there.
+                stream.request_progress();
+                for message in stream.take() {
                     match message {
                         WatchMessage::Events { events, .. } => {
                             seen = events.iter().map(|event| event.change.at.main.0).fold(seen, i64::max);
                         }
+                        WatchMessage::Progress { revision, .. } => {
+                            assert!(revision.0 < current || seen >= current, "events up to {current} never came");
+                        }
                         // What it starts at is compacted while it is behind.
                         WatchMessage::Compacted { .. } => return Ok(()),
+                        WatchMessage::Ended => return Err(Error::Stopped),
                         _ => {}
                     }
                 }
+                std::thread::yield_now();
             }
             Ok(())
         });
@@ -199,7 +210,7 @@ impl Life {
             while let Some(piece) = stream.next_piece()? {
                 bytes.extend_from_slice(&piece);
                 // What comes after it was begun is not in it.
-                life.puts(u64::from(bytes.len() % 3 == 0));
+                life.puts(1);
             }
             let restored = Path::new("/restored");
             if life.disk.metadata(path).is_ok_and(|found| found.is_some()) {
@@ -245,6 +256,8 @@ impl Life {
         self.open();
         self.watch();
         self.puts(6);
+        self.see();
+        // Into a queue that is empty.
         self.pair();
         self.see();
         let last = self.keyspace().revision().0;

@@ -11,8 +11,10 @@
 )]
 
 mod caught;
+mod crashes;
 mod damage;
 mod garbage;
+mod leases;
 mod life;
 mod strangers;
 mod suites;

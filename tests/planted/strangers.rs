@@ -91,10 +91,10 @@ fn another_future(rng: &mut Rng) -> Result<Result<(), String>, Error> {
     put(&keyspace, 0, "common")?;
     keyspace.close()?;
     let other = disk.restart();
-    let frames = 1 + rng.below(5) as u64;
+    let (frames, more) = (1 + rng.below(5) as u64, rng.below(2) as u64);
     for (disk, value, flushed) in [(&disk, "ours", true), (&other, "theirs", false)] {
         let keyspace = open(disk)?;
-        for number in 0..frames + u64::from(!flushed) {
+        for number in 0..if flushed { frames } else { frames + more } {
             put(&keyspace, number, value)?;
         }
         if flushed {

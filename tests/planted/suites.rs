@@ -6,7 +6,7 @@ use std::time::Duration;
 use storage::failpoints::{Action, Point, Scope};
 
 use super::life::Life;
-use super::{damage, garbage, strangers};
+use super::{crashes, damage, garbage, leases, strangers};
 use crate::embedded::driver::Embedded;
 use crate::embedded::environment::{always_flushing, never_flushing};
 use crate::embedded::histories;
@@ -19,9 +19,11 @@ use crate::model::state::Model;
 pub type Suite = fn(&Arc<Scope>, u64) -> Result<(), String>;
 
 /// All, cheap ones first.
-pub const ALL: [(&str, Suite); 7] = [
-    ("model", model),
+pub const ALL: [(&str, Suite); 9] = [
     ("life", life),
+    ("model", model),
+    ("leases", leases::suite),
+    ("crashes", crashes::suite),
     ("strangers", strangers::suite),
     ("damage", damage::suite),
     ("garbage", garbage::suite),
@@ -58,9 +60,11 @@ fn life(_: &Arc<Scope>, seed: u64) -> Result<(), String> {
 /// who come in between are met.
 fn histories(scope: &Arc<Scope>, seed: u64) -> Result<(), String> {
     if seed.is_multiple_of(2) {
-        scope.arm_always(Point::HubStep, Action::Sleep(Duration::from_micros(300)));
-        scope.arm_always(Point::Publish, Action::Sleep(Duration::from_micros(50)));
-        scope.arm_always(Point::Flush, Action::Sleep(Duration::from_micros(500)));
+        for (point, micros) in
+            [(Point::HubStep, 300), (Point::CaughtUp, 300), (Point::Publish, 50), (Point::FlushPublish, 500)]
+        {
+            scope.arm_always(point, Action::Sleep(Duration::from_micros(micros)));
+        }
     }
     let options = history::Options { session_monotone: true, prev_kv_always: false };
     let (record, _) = histories::Run::new(seed, 4 + (seed % 13) as u32).record(4000, 5);

@@ -88,14 +88,14 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
     if planted!(PartFromLiveState) {
         part.write().applied.position = shared.head().position;
     }
-    if planted!(PartInvisible) {
-        shared.publish_base(|head| head.sources.frozen = None);
-    }
     let (base, data) = (shared.base(), part.read());
     base.reserve(&data)?;
     failpoint!(Flush, Err);
     base.flush(&data, garbage)?;
     drop(data);
+    if planted!(PartInvisible) {
+        shared.publish_base(|head| head.sources.frozen = None);
+    }
     failpoint!(FlushPublish, Err);
     publish(shared, |head| head.sources.frozen = None)?;
     shared.queue.poke();

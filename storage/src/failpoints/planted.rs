@@ -56,7 +56,7 @@ planted! {
     MarkBeforeData,
     /// A part says that it reaches as far as the log is applied when it is flushed.
     PartFromLiveState,
-    /// A part is forgotten before it is in base.
+    /// A part is forgotten before readers have the base that holds it.
     PartInvisible,
     /// A flush drops the newest version at or below the compacted revision too.
     FlushDropsFloor,
