@@ -57,6 +57,10 @@ impl InBase {
             let (key, value) = row.at("index")?;
             let (_, at) = layout::split_index_key(key.value())?;
             if found.newest.is_some() && at.main > compacted {
+                if compacted < Revision(0) {
+                    // Nothing can be dropped, and there is no place to seek.
+                    break;
+                }
                 above += 1;
                 if above == SEEK_AFTER_ROWS {
                     let floor = layout::index_key(prefix, RevisionPair::last_of(compacted));
