@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use storage::failpoints::Scope;
 use storage::fs::sim::{CrashStyle, Fault, FaultKind, Op, SimFs};
-use storage::{Environment, Error, Key, KeyRange, Keyspace, Put, PutLease, PutValue, RangeRequest};
+use storage::{Environment, Error, Key, KeyRange, Keyspace, Options, Put, PutLease, PutValue, RangeRequest};
 
+use super::life::tiny;
 use crate::embedded::environment::{Counting, HandClock, never_flushing};
 use crate::model::rng::Rng;
 
-fn open(disk: &SimFs) -> Result<Keyspace, Error> {
+fn open(disk: &SimFs, options: &Options) -> Result<Keyspace, Error> {
     let entropy = Arc::new(Counting::default());
     let environment = Environment { fs: Arc::new(disk.clone()), clock: Arc::new(HandClock::default()), entropy };
-    Keyspace::open(Path::new("/keyspace"), never_flushing(), environment)
+    Keyspace::open(Path::new("/keyspace"), options.clone(), environment)
 }
 
 /// Frames of a few sectors, so that they can be torn.
@@ -23,10 +24,23 @@ fn put(keyspace: &Keyspace, number: u64, rng: &mut Rng) -> Result<(), Error> {
 }
 
 pub fn suite(_: &Arc<Scope>, seed: u64) -> Result<(), String> {
-    let (mut rng, mut disk) = (Rng::new(seed), SimFs::new());
+    let mut rng = Rng::new(seed);
+    many(&mut rng, never_flushing(), |rng| {
+        // At the first frame that is written, or at one soon after.
+        let nth = if rng.chance(60) { 1 } else { 1 + rng.below(3) as u64 };
+        let faults = [(FaultKind::Freeze, Op::Sync), (FaultKind::Partial, Op::Sync), (FaultKind::Partial, Op::Write)];
+        let (kind, op) = *rng.pick(&faults);
+        Fault::new(kind, nth).on(op).in_file(".log")
+    })?;
+    // Anywhere, while parts are flushed all the time.
+    many(&mut rng, tiny(), |rng| Fault::new(FaultKind::Freeze, 1 + rng.below(60) as u64))
+}
+
+fn many(rng: &mut Rng, options: Options, mut fault: impl FnMut(&mut Rng) -> Fault) -> Result<(), String> {
+    let mut disk = SimFs::new();
     let (mut acknowledged, mut number) = (Vec::new(), 0);
-    for crash in 0..60 {
-        let keyspace = open(&disk).map_err(|error| format!("after {crash} crashes: {error}"))?;
+    for crash in 0..50 {
+        let keyspace = open(&disk, &options).map_err(|error| format!("after {crash} crashes: {error}"))?;
         let stored = keyspace.range(&RangeRequest::new(KeyRange::all())).map_err(|error| error.to_string())?;
         let stored: Vec<&[u8]> = stored.kvs.iter().map(|kv| kv.key.as_ref()).collect();
         for key in &acknowledged {
@@ -34,17 +48,10 @@ pub fn suite(_: &Arc<Scope>, seed: u64) -> Result<(), String> {
                 return Err(format!("after {crash} crashes: write {key} is lost"));
             }
         }
-        // At the first sync, or at one soon after.
-        let nth = if rng.chance(60) { 1 } else { 1 + rng.below(3) as u64 };
-        let (kind, op) = *rng.pick(&[
-            (FaultKind::Freeze, Op::Sync),
-            (FaultKind::Partial, Op::Sync),
-            (FaultKind::Partial, Op::Write),
-        ]);
-        disk.inject(Fault::new(kind, nth).on(op).in_file(".log"));
-        loop {
+        disk.inject(fault(rng));
+        for _ in 0..30 {
             number += 1;
-            if put(&keyspace, number, &mut rng).is_err() {
+            if put(&keyspace, number, rng).is_err() {
                 break;
             }
             acknowledged.push(number);

@@ -27,7 +27,7 @@ use std::time::Duration;
 use storage::failpoints::Scope;
 
 /// How long a case may take before it counts as hanging; it takes a fraction of a second.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs a case with a thread of its own in a scope. What it panics with is an error, and so is that it does not end.
 fn guarded<T: Send + 'static>(

@@ -21,14 +21,14 @@ pub type Suite = fn(&Arc<Scope>, u64) -> Result<(), String>;
 /// All, cheap ones first.
 pub const ALL: [(&str, Suite); 9] = [
     ("life", life),
+    ("histories", histories),
     ("model", model),
     ("leases", leases::suite),
-    ("crashes", crashes::suite),
     ("strangers", strangers::suite),
     ("damage", damage::suite),
-    ("garbage", garbage::suite),
-    ("histories", histories),
     ("flush timing", flush_timing),
+    ("crashes", crashes::suite),
+    ("garbage", garbage::suite),
 ];
 
 /// Random requests, answered as the model answers them.
