@@ -25,7 +25,7 @@ fn put(keyspace: &Keyspace, number: u64, rng: &mut Rng) -> Result<(), Error> {
 
 pub fn suite(_: &Arc<Scope>, seed: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
-    many(&mut rng, never_flushing(), |rng| {
+    many(&mut rng, 100, never_flushing(), |rng| {
         // At the first frame that is written, or at one soon after.
         let nth = if rng.chance(60) { 1 } else { 1 + rng.below(3) as u64 };
         let faults = [(FaultKind::Freeze, Op::Sync), (FaultKind::Partial, Op::Sync), (FaultKind::Partial, Op::Write)];
@@ -33,13 +33,13 @@ pub fn suite(_: &Arc<Scope>, seed: u64) -> Result<(), String> {
         Fault::new(kind, nth).on(op).in_file(".log")
     })?;
     // Anywhere, while parts are flushed all the time.
-    many(&mut rng, tiny(), |rng| Fault::new(FaultKind::Freeze, 1 + rng.below(60) as u64))
+    many(&mut rng, 40, tiny(), |rng| Fault::new(FaultKind::Freeze, 1 + rng.below(60) as u64))
 }
 
-fn many(rng: &mut Rng, options: Options, mut fault: impl FnMut(&mut Rng) -> Fault) -> Result<(), String> {
+fn many(rng: &mut Rng, crashes: u64, options: Options, mut fault: impl FnMut(&mut Rng) -> Fault) -> Result<(), String> {
     let mut disk = SimFs::new();
     let (mut acknowledged, mut number) = (Vec::new(), 0);
-    for crash in 0..50 {
+    for crash in 0..crashes {
         let keyspace = open(&disk, &options).map_err(|error| format!("after {crash} crashes: {error}"))?;
         let stored = keyspace.range(&RangeRequest::new(KeyRange::all())).map_err(|error| error.to_string())?;
         let stored: Vec<&[u8]> = stored.kvs.iter().map(|kv| kv.key.as_ref()).collect();
@@ -58,10 +58,10 @@ fn many(rng: &mut Rng, options: Options, mut fault: impl FnMut(&mut Rng) -> Faul
         }
         disk.freeze();
         drop(keyspace);
-        disk = match rng.below(5) {
+        disk = match rng.below(10) {
             // The process goes, the system stays, with what it takes for written.
-            0..2 => disk.restart(),
-            2 => disk.crash(CrashStyle::KeepNone, rng.next()),
+            0..3 => disk.restart(),
+            3 => disk.crash(CrashStyle::KeepNone, rng.next()),
             _ => disk.crash(CrashStyle::Sectors, rng.next()),
         };
     }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use storage::failpoints::Scope;
 use storage::fs::FileSystem;
 use storage::fs::sim::SimFs;
-use storage::{DeleteRange, Environment, Key, KeyRange, Keyspace, Put, PutLease, PutValue, Revision};
+use storage::{DeleteRange, Environment, Key, KeyRange, Keyspace, Put, PutLease, PutValue, RangeRequest, Revision};
 
 use super::life::tiny;
 use crate::embedded::environment::{Counting, HandClock};
 use crate::model::rng::Rng;
 
 pub fn suite(_: &Arc<Scope>, seed: u64) -> Result<(), String> {
+    deleted_for_good().map_err(|error| error.to_string())??;
     for round in 0..6 {
         one(&mut Rng::new(seed.wrapping_mul(6).wrapping_add(round))).map_err(|error| error.to_string())??;
     }
@@ -26,20 +27,41 @@ fn open(disk: &SimFs) -> Result<Keyspace, storage::Error> {
     Keyspace::open(Path::new("/keyspace"), tiny(), environment)
 }
 
+fn put(keyspace: &Keyspace, key: &str, bytes: usize) -> Result<(), storage::Error> {
+    let (key, value) = (Key::new(key.to_owned())?, PutValue::Set(vec![b'.'; bytes].into()));
+    keyspace.put(Put { key, value, lease: PutLease::Detach, prev_kv: false }).wait().map(drop)
+}
+
+fn delete(keyspace: &Keyspace, key: &str) -> Result<(), storage::Error> {
+    let range = KeyRange::single(Key::new(key.to_owned())?);
+    keyspace.delete_range(DeleteRange { range, prev_kv: false }).wait().map(drop)
+}
+
+/// A key with many versions in base is deleted, and what made them unreadable is compacted, before the deletion gets there.
+fn deleted_for_good() -> Result<Result<(), String>, storage::Error> {
+    let keyspace = open(&SimFs::new())?;
+    for _ in 0..6 {
+        put(&keyspace, "gone", 10)?;
+    }
+    keyspace.flush()?;
+    delete(&keyspace, "gone")?;
+    put(&keyspace, "other", 10)?;
+    keyspace.compact(keyspace.revision().0).wait()?;
+    keyspace.flush()?;
+    let found = keyspace.range(&RangeRequest::new(KeyRange::all()))?;
+    keyspace.close()?;
+    Ok(if found.count == 1 { Ok(()) } else { Err(format!("what was deleted is back: {:?}", found.kvs)) })
+}
+
 fn one(rng: &mut Rng) -> Result<Result<(), String>, storage::Error> {
     let mut disk = SimFs::new();
     let mut keyspace = open(&disk)?;
     let mut floor = -1;
     for _ in 0..60 {
-        let key = Key::new(format!("k{}", rng.below(5))).expect("not empty");
+        let key = format!("k{}", rng.below(5));
         match rng.below(20) {
-            0..12 => {
-                let value = PutValue::Set(vec![b'.'; 10 + 90 * rng.below(2)].into());
-                keyspace.put(Put { key, value, lease: PutLease::Detach, prev_kv: false }).wait()?;
-            }
-            12..15 => {
-                keyspace.delete_range(DeleteRange { range: KeyRange::single(key), prev_kv: false }).wait()?;
-            }
+            0..12 => put(&keyspace, &key, 10 + 90 * rng.below(2))?,
+            12..15 => delete(&keyspace, &key)?,
             15 => {
                 disk.freeze();
                 drop(keyspace);
