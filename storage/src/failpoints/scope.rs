@@ -54,11 +54,6 @@ impl Scope {
         Arc::new(Scope { planted, small, armed: Mutex::default(), passed })
     }
 
-    /// True if every limit is as small as it can be.
-    pub fn is_small(&self) -> bool {
-        self.small
-    }
-
     /// Enters the scope with this thread, and with the threads of every keyspace that it opens meanwhile.
     pub fn enter(self: &Arc<Self>) -> Entered {
         Entered { before: CURRENT.replace(Some(Arc::clone(self))) }
