@@ -10,7 +10,7 @@ use bytes::Bytes;
 use storage::fs::sim::{CrashStyle, SimFs};
 use storage::fs::{FileSystem, OpenMode};
 use storage::{
-    Alarm, AlarmKind, ChangeKind, Environment, Error, Key, KeyRange, Keyspace, LeaseId, Op, Options, Put, PutLease,
+    Alarm, AlarmKind, At, ChangeKind, Environment, Error, Key, KeyRange, Keyspace, LeaseId, Op, Options, Put, PutLease,
     PutValue, RangeRequest, SnapshotFile, StartAt, Txn, WatchMessage, WatchSpec, WatchStream,
 };
 
@@ -47,6 +47,8 @@ pub struct Life {
     clock: Arc<HandClock>,
     keyspace: Option<Keyspace>,
     stream: Option<WatchStream>,
+    /// The revision of its last event.
+    seen: i64,
     keys: BTreeMap<String, Written>,
     /// Every acknowledged put: revision, key, value.
     puts: Vec<(i64, String, Vec<u8>)>,
@@ -67,6 +69,7 @@ impl Life {
             clock: Arc::new(HandClock::default()),
             keyspace: None,
             stream: None,
+            seen: 0,
             keys: BTreeMap::new(),
             puts: Vec::new(),
             compacted: -1,
@@ -168,32 +171,38 @@ impl Life {
             stream.create(WatchSpec::new(KeyRange::all()));
             Ok(stream)
         });
-        self.stream = created;
+        (self.stream, self.seen) = (created, 0);
     }
 
     /// Waits until the watch from the past has everything.
     fn see(&mut self) {
         self.call("see", |life| {
-            let Some(stream) = &life.stream else { return Ok(()) };
             let current = life.keyspace().revision().0;
-            let mut seen = 0;
-            while seen < current {
+            let mut seen = life.seen;
+            while let Some(stream) = &life.stream
+                && seen < current
+            {
                 if stream.is_behind() {
                     stream.catch_up()?;
                 }
                 // Answered once everything up to now is there.
                 stream.request_progress();
-                for message in stream.take() {
+                let messages = stream.take();
+                if messages.iter().any(|message| matches!(message, WatchMessage::Ended)) {
+                    life.stream = None;
+                    return Err(Error::Stopped);
+                }
+                for message in messages {
                     match message {
                         WatchMessage::Events { events, .. } => {
                             seen = events.iter().map(|event| event.change.at.main.0).fold(seen, i64::max);
+                            life.seen = seen;
                         }
                         WatchMessage::Progress { revision, .. } => {
                             assert!(revision.0 < current || seen >= current, "events up to {current} never came");
                         }
                         // What it starts at is compacted while it is behind.
                         WatchMessage::Compacted { .. } => return Ok(()),
-                        WatchMessage::Ended => return Err(Error::Stopped),
                         _ => {}
                     }
                 }
@@ -226,8 +235,8 @@ impl Life {
             }
             let copy = Keyspace::open(restored, tiny(), life.environment())?;
             assert_eq!(copy.revision(), stream.revision(), "a restored snapshot");
-            let original = list_at(life.keyspace(), stream.revision().0);
-            assert_eq!(list_at(&copy, stream.revision().0), original, "a restored snapshot");
+            let original = list_at(life.keyspace(), stream.revision().0)?;
+            assert_eq!(list_at(&copy, stream.revision().0)?, original, "a restored snapshot");
             assert_eq!(copy.leases(), life.keyspace().leases(), "leases of a restored snapshot");
             life.ended.extend(copy.close().err());
             Ok(())
@@ -377,7 +386,7 @@ impl Life {
         let report = storage::verify(Path::new(DIR), &fs, 1 << 20).expect("it can be looked at");
         assert_eq!(report.damage, [], "{report:?}");
         let keyspace = Keyspace::open(Path::new(DIR), tiny(), self.environment()).expect("it opens");
-        let stored: BTreeMap<String, (i64, Vec<u8>)> = list(&keyspace);
+        let stored: Listed = list(&keyspace).expect("it can be read");
         for (key, written) in &self.keys {
             let found = stored.get(key);
             let value = found.map(|(_, value)| value.clone());
@@ -404,13 +413,13 @@ impl Life {
     }
 
     /// A watch from the compacted revision gives every acknowledged put, in order, and ends at what is stored.
-    fn assert_events(&self, keyspace: &Keyspace, stored: &BTreeMap<String, (i64, Vec<u8>)>) {
+    fn assert_events(&self, keyspace: &Keyspace, stored: &Listed) {
         let floor = keyspace.status().compacted.0.max(2);
         assert!(keyspace.status().compacted.0 >= self.compacted, "a compaction is lost");
         let (stream, current) = (keyspace.watch_stream(), keyspace.revision().0);
         stream.create(WatchSpec { start: StartAt::Revision(floor), ..WatchSpec::new(KeyRange::all()) });
         let mut events = Vec::new();
-        let mut replayed: BTreeMap<String, (i64, Vec<u8>)> = list_at(keyspace, floor);
+        let mut replayed: Listed = list_at(keyspace, floor).expect("it can be read");
         while events.last().map_or(1, |(revision, _, _)| *revision) < current {
             for message in stream.recv().expect("it lives") {
                 let WatchMessage::Events { events: more, .. } = message else { continue };
@@ -437,13 +446,16 @@ impl Life {
     }
 }
 
-fn list(keyspace: &Keyspace) -> BTreeMap<String, (i64, Vec<u8>)> {
+/// Keys with the revisions of their last changes, and their values.
+type Listed = BTreeMap<String, (i64, Vec<u8>)>;
+
+fn list(keyspace: &Keyspace) -> Result<Listed, Error> {
     list_at(keyspace, 0)
 }
 
-fn list_at(keyspace: &Keyspace, revision: i64) -> BTreeMap<String, (i64, Vec<u8>)> {
-    let at = if revision > 0 { storage::At::Revision(revision) } else { storage::At::Latest };
-    let reply = keyspace.range(&RangeRequest { at, ..RangeRequest::new(KeyRange::all()) }).expect("it can be read");
+fn list_at(keyspace: &Keyspace, revision: i64) -> Result<Listed, Error> {
+    let at = if revision > 0 { At::Revision(revision) } else { At::Latest };
+    let reply = keyspace.range(&RangeRequest { at, ..RangeRequest::new(KeyRange::all()) })?;
     let kvs = reply.kvs.iter();
-    kvs.map(|kv| (String::from_utf8_lossy(&kv.key).into_owned(), (kv.mod_revision, kv.value.to_vec()))).collect()
+    Ok(kvs.map(|kv| (String::from_utf8_lossy(&kv.key).into_owned(), (kv.mod_revision, kv.value.to_vec()))).collect())
 }
