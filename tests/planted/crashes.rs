@@ -19,8 +19,27 @@ pub fn suite(_: &Arc<Scope>, seed: u64) -> Checked {
         let (kind, op) = *rng.pick(&faults);
         Fault::new(kind, nth).on(op).in_file(".log")
     })?;
+    renamed()?;
     // Anywhere, while parts are flushed all the time.
     many(&mut rng, 40, &tiny(), |rng| Fault::new(FaultKind::Freeze, 1 + rng.below(60) as u64))
+}
+
+/// Base was rewritten and has gone on since, further than the old one would reach with what the log still has.
+fn renamed() -> Checked {
+    let disk = SimFs::new();
+    let keyspace = open(&disk, tiny())?;
+    put(&keyspace, "key", "value")?;
+    keyspace.defragment().wait()?;
+    for _ in 0..40 {
+        put(&keyspace, "key", "value")?;
+    }
+    keyspace.flush()?;
+    let revision = put(&keyspace, "key", "value")?.revision;
+    disk.freeze();
+    drop(keyspace);
+    let keyspace = open(&disk.crash(CrashStyle::KeepNone, 0), tiny())?;
+    let found = keyspace.revision();
+    if found == revision { Ok(()) } else { Err(format!("revision {found}, {revision} was acknowledged").into()) }
 }
 
 fn many(rng: &mut Rng, crashes: u64, options: &Options, fault: impl Fn(&mut Rng) -> Fault) -> Checked {

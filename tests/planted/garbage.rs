@@ -13,6 +13,7 @@ use crate::model::rng::Rng;
 pub fn suite(scope: &Arc<Scope>, seed: u64) -> Checked {
     swept_no_further_than_base(scope)?;
     deleted_for_good()?;
+    deleted_at_the_floor()?;
     (0..6).try_for_each(|round| at_random(&mut Rng::new(seed.wrapping_mul(6).wrapping_add(round))))
 }
 
@@ -52,6 +53,20 @@ fn deleted_for_good() -> Checked {
     let found = keyspace.range(&RangeRequest::new(KeyRange::all()))?;
     keyspace.close()?;
     if found.count == 1 { Ok(()) } else { Err(format!("what was deleted is back: {:?}", found.kvs).into()) }
+}
+
+/// A deletion at exactly the compacted revision stays for those who watch from there.
+fn deleted_at_the_floor() -> Checked {
+    let keyspace = open(&SimFs::new(), tiny())?;
+    put(&keyspace, "gone", "value")?;
+    delete(&keyspace, "gone")?;
+    keyspace.flush()?;
+    let floor = keyspace.revision();
+    keyspace.compact(floor.0).wait()?;
+    keyspace.wait_swept(floor)?;
+    let stored = keyspace.stored_changes(floor, floor, 1 << 20)?;
+    keyspace.close()?;
+    if stored.len() == 1 { Ok(()) } else { Err(format!("at {floor} a key was deleted, stored is {stored:?}").into()) }
 }
 
 fn at_random(rng: &mut Rng) -> Checked {
