@@ -28,21 +28,9 @@ struct Scene {
     server: Server,
     crew: Crew,
     tally: Tally,
-    /// How many system calls a start took, the last time that one was let through.
-    start: usize,
 }
 
 impl Scene {
-    /// The number of the system call, and the moment.
-    fn choose(&mut self, phase: Phase) -> (u64, Moment) {
-        let length = match phase {
-            Phase::Start | Phase::Recovery => self.start,
-            _ => phase.length(),
-        };
-        let moment = *self.rng.pick(&[Moment::Entry, Moment::Exit]);
-        (1 + self.rng.below(length) as u64, moment)
-    }
-
     /// Waits until the trap has closed, or for what is not to come any more.
     async fn sprung(&mut self, patience: Duration) {
         let begun = Instant::now();
@@ -53,18 +41,19 @@ impl Scene {
 
     /// One kill in a phase, or none if the server was through before; then as it is after any other.
     async fn round(&mut self, phase: Phase) {
-        let (number, moment) = self.choose(phase);
-        let trap = phase.trap(number, moment);
+        if phase == Phase::FirstStart {
+            return self.first_start().await;
+        }
+        let trap = self.tally.trap(phase, &mut self.rng);
         match phase {
-            Phase::FirstStart => return self.first_start(number, moment).await,
             Phase::Puts | Phase::Flush | Phase::Trim => {
-                self.server.traced().arm(trap);
+                self.server.traced().arm(Some(trap));
                 self.sprung(PATIENCE).await;
             }
             Phase::Sweep => {
                 self.crew.load.pause().await;
                 let (channel, revision) = (self.server.channel(), self.crew.load.recorded_by_all() - 20);
-                self.server.traced().arm(trap);
+                self.server.traced().arm(Some(trap));
                 let compacting = tokio::spawn(compact(channel, revision));
                 while !compacting.is_finished() && self.server.exited().is_none() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -72,18 +61,18 @@ impl Scene {
             }
             Phase::Rewrite => {
                 self.crew.load.pause().await;
-                self.server.traced().arm(trap);
+                self.server.traced().arm(Some(trap));
                 let rewriting = tokio::spawn(defragment(self.server.channel()));
                 while !rewriting.is_finished() && self.server.exited().is_none() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }
             Phase::Stop => {
-                self.server.traced().arm(trap);
+                self.server.traced().arm(Some(trap));
                 self.server.terminate();
                 self.sprung(PATIENCE).await;
             }
-            Phase::Start | Phase::Recovery => {
+            Phase::FirstStart | Phase::Start | Phase::Recovery => {
                 match phase {
                     Phase::Start => {
                         self.server.terminate();
@@ -99,14 +88,14 @@ impl Scene {
         self.judge(phase);
         // Killed again while it recovers, and again.
         while self.rng.chance(40) {
-            let (number, moment) = self.choose(Phase::Recovery);
-            self.server.spawn_traced(Some(Phase::Recovery.trap(number, moment)));
+            let trap = self.tally.trap(Phase::Recovery, &mut self.rng);
+            self.server.spawn_traced(Some(trap));
             self.server.answers_or_ends().await;
             self.judge(Phase::Recovery);
         }
         self.server.spawn_traced(None);
         self.answers().await;
-        self.start = usize::try_from(self.server.traced().sites()).expect("small").max(1);
+        self.tally.saw(Phase::Recovery, &self.server.traced().counted());
         self.crew.load.paused.store(false, Ordering::SeqCst);
         self.crew.load.acknowledged_more(5).await;
     }
@@ -116,6 +105,7 @@ impl Scene {
         let Scene { seed, server, tally, .. } = self;
         let status = server.exited();
         let death = server.traced().death();
+        tally.saw(phase, &server.traced().counted());
         match &death {
             Some(death) => tally.count(phase, death),
             None => tally.missed += 1,
@@ -135,18 +125,22 @@ impl Scene {
     }
 
     /// A server of its own is killed while it makes its directory, twice perhaps, and then starts by itself.
-    async fn first_start(&mut self, number: u64, moment: Moment) {
+    async fn first_start(&mut self) {
         let mut server = Server::prepare(SMALL);
-        let mut trap = Some(Phase::FirstStart.trap(number, moment));
+        let mut trap = Some(self.tally.trap(Phase::FirstStart, &mut self.rng));
         loop {
             server.spawn_traced(trap);
-            let Some(status) = server.answers_or_ends().await else { break };
+            let status = server.answers_or_ends().await;
+            self.tally.saw(Phase::FirstStart, &server.traced().counted());
+            server.traced().arm(None);
             let Some(death) = server.traced().death() else {
-                panic!("seed {}, {trap:?}: it ended with {status}:\n{}", self.seed, server.log())
+                assert!(status.is_none(), "seed {}, {trap:?}: {status:?}:\n{}", self.seed, server.log());
+                break;
             };
+            server.kill();
             self.tally.count(Phase::FirstStart, &death);
-            let (number, moment) = self.choose(Phase::FirstStart);
-            trap = self.rng.chance(40).then(|| Phase::FirstStart.trap(number, moment));
+            let next = self.tally.trap(Phase::FirstStart, &mut self.rng);
+            trap = self.rng.chance(40).then_some(next);
         }
         self.tally.missed += u64::from(trap.is_some());
         let put = PutRequest { key: b"a".to_vec(), ..Default::default() };
@@ -180,11 +174,10 @@ async fn a_server_that_is_killed_at_any_system_call_loses_nothing_and_starts_by_
     assert!(ended.is_none(), "{}", server.log());
     let crew = Crew::start(&server, 4, 2, seed);
     crew.load.compacting.store(true, Ordering::SeqCst);
-    let start = Phase::Start.length();
-    let mut scene = Scene { seed, rng: Rng::new(seed), server, crew, tally: Tally::default(), start };
+    let mut scene = Scene { seed, rng: Rng::new(seed), server, crew, tally: Tally::default() };
     scene.crew.load.acknowledged_more(400).await;
     let mut rounds = 0;
-    while scene.tally.kills() < kills {
+    while scene.tally.kills(|_, _, _| true) < kills {
         for phase in Phase::ALL {
             scene.round(phase).await;
         }
@@ -200,14 +193,18 @@ async fn a_server_that_is_killed_at_any_system_call_loses_nothing_and_starts_by_
         account.revisions,
         begun.elapsed()
     );
-    assert!(tally.kills() >= kills, "seed {seed}: {tally}");
-    assert!(tally.at(Moment::Entry) >= kills / 4 && tally.at(Moment::Exit) >= kills / 4, "seed {seed}: {tally}");
+    for moment in [Moment::Entry, Moment::Exit] {
+        let killed = tally.kills(|_, _, at| at == moment);
+        assert!(killed >= kills / 4, "seed {seed}: {killed} at the {moment:?}: {tally}");
+    }
     if kills >= 100 {
         for phase in Phase::ALL {
-            assert!(tally.of(phase) >= kills / 50, "seed {seed}, {phase:?}: {tally}");
+            let killed = tally.kills(|of, _, _| of == phase);
+            assert!(killed >= kills / 50, "seed {seed}: {killed} in {phase:?}: {tally}");
         }
-        for call in ["fdatasync", "fsync", "mkdir", "openat", "pwrite64", "rename", "unlink"] {
-            assert!(tally.calls().contains(&call), "seed {seed}, {call}: {tally}");
+        for call in ["fallocate", "fdatasync", "fsync", "ftruncate", "mkdir", "openat", "pwrite64", "rename", "unlink"]
+        {
+            assert!(tally.kills(|_, of, _| of == call) > 0, "seed {seed}: none at {call}: {tally}");
         }
     }
 }

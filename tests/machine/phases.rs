@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::model::rng::Rng;
 use crate::support::tracer::{Death, Moment, Site, Trap};
+
+const MOMENTS: [Moment; 2] = [Moment::Entry, Moment::Exit];
 
 /// What the server was about when it died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +36,7 @@ impl Phase {
     ];
 
     /// From which system call on it is in that phase.
-    pub fn from(self) -> fn(&Site) -> bool {
+    fn from(self) -> fn(&Site) -> bool {
         match self {
             Phase::FirstStart | Phase::Start | Phase::Recovery | Phase::Stop => |_| true,
             Phase::Puts => |site| site.call == "pwrite64" && site.path.starts_with("log/"),
@@ -43,70 +46,74 @@ impl Phase {
         }
     }
 
-    /// About so many of them belong to it, as far as that is not found out by looking.
-    pub fn length(self) -> usize {
+    /// More system calls than this do not belong to it, where its end is not to be seen.
+    fn longest(self) -> u64 {
         match self {
-            Phase::FirstStart | Phase::Start | Phase::Recovery => 60,
-            Phase::Puts => 60,
-            Phase::Flush => 30,
             Phase::Trim => 4,
-            Phase::Sweep => 16,
-            Phase::Rewrite => 40,
-            Phase::Stop => 30,
+            Phase::Puts | Phase::Flush => 40,
+            _ => 400,
         }
-    }
-
-    pub fn trap(self, number: u64, moment: Moment) -> Trap {
-        Trap { from: self.from(), number, moment }
     }
 }
 
-/// The kills so far.
+/// The kills so far, and what there is to be killed at.
 #[derive(Default)]
 pub struct Tally {
-    by_phase: BTreeMap<Phase, u64>,
-    by_call: BTreeMap<(&'static str, Moment), u64>,
+    /// How many of each system call a phase had, at most.
+    seen: BTreeMap<(Phase, &'static str), u64>,
+    kills: BTreeMap<(Phase, &'static str, Moment), u64>,
     /// Times that the server was through before the system call came.
     pub missed: u64,
 }
 
 impl Tally {
+    /// A trap for a phase: half of them anywhere, half of them where the fewest kills were.
+    pub fn trap(&self, phase: Phase, rng: &mut Rng) -> Trap {
+        let all: u64 = self.seen.iter().filter(|((of, _), _)| *of == phase).map(|(_, count)| count).sum();
+        let rarest = self
+            .seen
+            .iter()
+            .filter(|((of, _), _)| *of == phase)
+            .flat_map(|((_, call), count)| MOMENTS.map(|moment| (*call, *count, moment)))
+            .min_by_key(|(call, _, moment)| self.kills.get(&(phase, *call, *moment)).copied().unwrap_or(0));
+        let (call, count, moment) = match rarest {
+            Some((call, count, moment)) if rng.chance(50) => (Some(call), count, moment),
+            _ => (None, all.clamp(1, phase.longest()), *rng.pick(&MOMENTS)),
+        };
+        Trap { from: phase.from(), call, number: 1 + rng.below(count as usize) as u64, moment }
+    }
+
+    /// Takes down what the server did from where a trap of the phase began to count.
+    pub fn saw(&mut self, phase: Phase, counted: &BTreeMap<&'static str, u64>) {
+        for (call, count) in counted {
+            let most = self.seen.entry((phase, call)).or_default();
+            *most = (*count).clamp(*most, phase.longest().max(*most));
+        }
+    }
+
     pub fn count(&mut self, phase: Phase, death: &Death) {
-        *self.by_phase.entry(phase).or_default() += 1;
-        *self.by_call.entry((death.site.call, death.moment)).or_default() += 1;
+        *self.kills.entry((phase, death.site.call, death.moment)).or_default() += 1;
     }
 
-    pub fn kills(&self) -> u64 {
-        self.by_phase.values().sum()
-    }
-
-    pub fn of(&self, phase: Phase) -> u64 {
-        self.by_phase.get(&phase).copied().unwrap_or(0)
-    }
-
-    /// Kills at one of the two moments.
-    pub fn at(&self, moment: Moment) -> u64 {
-        self.by_call.iter().filter(|((_, at), _)| *at == moment).map(|(_, count)| count).sum()
-    }
-
-    /// The system calls at which it was killed.
-    pub fn calls(&self) -> Vec<&'static str> {
-        let mut calls: Vec<_> = self.by_call.keys().map(|(call, _)| *call).collect();
-        calls.dedup();
-        calls
+    /// How many kills there were that fit.
+    pub fn kills(&self, fits: impl Fn(Phase, &'static str, Moment) -> bool) -> u64 {
+        self.kills.iter().filter(|((phase, call, moment), _)| fits(*phase, call, *moment)).map(|(_, count)| count).sum()
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{} kills, {} missed; by phase:", self.kills(), self.missed)?;
-        for (phase, count) in &self.by_phase {
-            write!(to, " {phase:?} {count}")?;
+        write!(to, "{} kills, {} missed; by phase:", self.kills(|_, _, _| true), self.missed)?;
+        for phase in Phase::ALL {
+            write!(to, " {phase:?} {}", self.kills(|of, _, _| of == phase))?;
         }
         write!(to, "; by system call, entry and exit:")?;
-        for call in self.calls() {
-            let at = |moment| self.by_call.get(&(call, moment)).copied().unwrap_or(0);
-            write!(to, " {call} {}+{}", at(Moment::Entry), at(Moment::Exit))?;
+        let mut calls: Vec<_> = self.kills.keys().map(|(_, call, _)| *call).collect();
+        calls.sort_unstable();
+        calls.dedup();
+        for call in calls {
+            let [entry, exit] = MOMENTS.map(|moment| self.kills(|_, of, at| of == call && at == moment));
+            write!(to, " {call} {entry}+{exit}")?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! A process whose system calls on files are watched one by one, and which is killed at the one that was asked for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -42,8 +42,11 @@ impl fmt::Display for Site {
 /// Where the process is killed.
 #[derive(Clone, Copy, Debug)]
 pub struct Trap {
-    /// The first site that fits is number 1; from there on all count.
+    /// Counting begins with the first site that fits.
     pub from: fn(&Site) -> bool,
+    /// What is counted from there on; everything, if it is `None`.
+    pub call: Option<&'static str>,
+    /// The first is number 1.
     pub number: u64,
     pub moment: Moment,
 }
@@ -58,9 +61,8 @@ pub struct Death {
 #[derive(Default)]
 struct State {
     trap: Option<Trap>,
-    counted: u64,
-    /// All sites so far.
-    sites: u64,
+    /// How many of each call there were since counting began.
+    counted: BTreeMap<&'static str, u64>,
     death: Option<Death>,
     status: Option<ExitStatus>,
 }
@@ -87,15 +89,16 @@ impl Traced {
         Traced { pid: receive.recv().expect("the process runs"), state }
     }
 
-    /// Kills the process at a site that is yet to come.
-    pub fn arm(&self, trap: Trap) {
+    /// Kills the process at a site that is yet to come, or goes no further with that.
+    pub fn arm(&self, trap: Option<Trap>) {
         let mut state = self.state.lock().unwrap();
-        (state.trap, state.counted) = (Some(trap), 0);
+        state.trap = trap;
+        state.counted.clear();
     }
 
-    /// How many sites there were.
-    pub fn sites(&self) -> u64 {
-        self.state.lock().unwrap().sites
+    /// How many of each call there were from where the trap began to count; from the start without a trap.
+    pub fn counted(&self) -> BTreeMap<&'static str, u64> {
+        self.state.lock().unwrap().counted.clone()
     }
 
     /// Where the trap has closed.
@@ -193,13 +196,18 @@ impl Tracer {
 impl State {
     /// Counts a site; the moment of it at which the process is to die, if it is the one.
     fn count(&mut self, site: &Site) -> Option<Moment> {
-        self.sites += 1;
-        let trap = self.trap?;
-        if self.counted == 0 && !(trap.from)(site) {
+        let waits = self.trap.is_some_and(|trap| !(trap.from)(site));
+        if self.counted.is_empty() && waits {
             return None;
         }
-        self.counted += 1;
-        (self.counted == trap.number).then_some(trap.moment)
+        *self.counted.entry(site.call).or_default() += 1;
+        let trap = self.trap?;
+        let number = match trap.call {
+            Some(call) if call == site.call => self.counted.get(call).copied().unwrap_or(0),
+            Some(_) => 0,
+            None => self.counted.values().sum(),
+        };
+        (number == trap.number).then_some(trap.moment)
     }
 }
 
@@ -281,7 +289,7 @@ mod tests {
             &command,
             tempfile::tempfile().expect("a file"),
             &below,
-            Some(Trap { from: |_| true, number: 2, moment }),
+            Some(Trap { from: |_| true, call: None, number: 2, moment }),
         );
         while traced.status().is_none() {
             std::thread::sleep(Duration::from_millis(1));
