@@ -10,10 +10,14 @@
 
 mod kills;
 mod phases;
+mod power;
+mod scene;
+mod volume;
 
 use std::process::Command;
 
 use crate::support::server::Server;
+use volume::Volume;
 
 /// Looks at the data directory of a server that does not run; panics if anything is wrong with it.
 fn verify(server: &Server, context: &dyn std::fmt::Display) {
@@ -21,4 +25,19 @@ fn verify(server: &Server, context: &dyn std::fmt::Display) {
     let output = command.arg("verify").arg(server.data()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{context}: {said}\n{}", server.log());
+}
+
+/// A volume, if the environment asks for what needs one and the machine allows it; else says in one line which it is.
+fn volume(what: &str, asked: u64) -> Option<Volume> {
+    if asked == 0 {
+        println!("machine: 0 {what}: not asked for");
+        return None;
+    }
+    match Volume::create("errors=remount-ro") {
+        Ok(volume) => Some(volume),
+        Err(why) => {
+            println!("machine: 0 {what}: not possible on this machine: {why}");
+            None
+        }
+    }
 }

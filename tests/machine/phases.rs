@@ -75,7 +75,10 @@ impl Tally {
             .iter()
             .filter(|((of, _), _)| *of == phase)
             .flat_map(|((_, call), count)| MOMENTS.map(|moment| (*call, *count, moment)))
-            .min_by_key(|(call, _, moment)| self.kills.get(&(phase, *call, *moment)).copied().unwrap_or(0));
+            .min_by_key(|(call, _, moment)| {
+                let here = self.kills.get(&(phase, *call, *moment)).copied().unwrap_or(0);
+                (here, self.kills(|_, of, at| of == *call && at == *moment))
+            });
         let (call, count, moment) = match rarest {
             Some((call, count, moment)) if rng.chance(50) => (Some(call), count, moment),
             _ => (None, all.clamp(1, phase.longest()), *rng.pick(&MOMENTS)),

@@ -1,0 +1,110 @@
+//! A small ext4 in a file, mounted for one test, which can lose its power and fail. Needs root and loop devices.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The size of the file; blocks that nothing was written to take no space.
+const BYTES: u64 = 256 << 20;
+/// `FS_IOC_SHUTDOWN`: nothing reaches the disk from here on, and every call says so.
+const SHUTDOWN: &str = "open my $f, '<', $ARGV[0] or die; ioctl $f, 0x8004587d, my $how = pack 'L', $ARGV[1] or die $!";
+
+/// What the kernel still writes before it stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Everything, as if there had been time.
+    Everything = 0,
+    /// The journal of the file system, without what it did not hold yet.
+    Journal = 1,
+    /// Nothing: what was not synced is gone.
+    Nothing = 2,
+}
+
+impl Cut {
+    /// The hardest more often than the others.
+    pub const ALL: [Cut; 5] = [Cut::Nothing, Cut::Journal, Cut::Nothing, Cut::Everything, Cut::Nothing];
+}
+
+/// A mounted file system.
+pub struct Volume {
+    scratch: TempDir,
+    /// Where the file with the file system lies.
+    image: PathBuf,
+    options: String,
+}
+
+impl Volume {
+    /// A fresh one, mounted with options of ext4; the reason why this machine does not allow it otherwise.
+    pub fn create(options: &str) -> Result<Volume, String> {
+        let scratch = TempDir::new().map_err(|error| error.to_string())?;
+        let image = scratch.path().join("image");
+        Volume::create_in(scratch, image, options)
+    }
+
+    /// The same, with the file elsewhere.
+    pub fn create_in(scratch: TempDir, image: PathBuf, options: &str) -> Result<Volume, String> {
+        let options = ["loop", options].into_iter().filter(|option| !option.is_empty()).collect::<Vec<_>>().join(",");
+        let volume = Volume { scratch, image, options };
+        let file = std::fs::File::create(&volume.image).map_err(|error| error.to_string())?;
+        file.set_len(BYTES).map_err(|error| error.to_string())?;
+        std::fs::create_dir(volume.path()).map_err(|error| error.to_string())?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&volume.image))?;
+        volume.mount()?;
+        Ok(volume)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.scratch.path().join("volume")
+    }
+
+    /// The name of its device, without a directory.
+    pub fn device(&self) -> String {
+        let device = run(Command::new("findmnt").args(["-n", "-o", "SOURCE", "--mountpoint"]).arg(self.path()))
+            .unwrap_or_else(|why| panic!("{why}"));
+        device.trim().trim_start_matches("/dev/").to_owned()
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        let mut command = Command::new("mount");
+        command.args(["-t", "ext4", "-o", &self.options]).arg(&self.image).arg(self.path());
+        run(&mut command).map(drop)
+    }
+
+    /// The power goes.
+    pub fn cut(&self, cut: Cut) {
+        let how = (cut as u8).to_string();
+        run(Command::new("perl").args(["-e", SHUTDOWN]).arg(self.path()).arg(how))
+            .unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// The power comes back: what the kernel had in memory is forgotten, the journal is replayed.
+    pub fn mount_again(&self) {
+        let begun = Instant::now();
+        // A process that was killed may still be on its way out of a call.
+        while let Err(why) = run(Command::new("umount").arg(self.path())) {
+            assert!(why.contains("busy") && begun.elapsed() < Duration::from_secs(30), "{why}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.mount().unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        // With `-l`, for a server that fails its test still has files open.
+        drop(run(Command::new("umount").arg("-l").arg(self.path())));
+    }
+}
+
+/// Runs a command; what it printed, or why it did not work.
+pub fn run(command: &mut Command) -> Result<String, String> {
+    let name = Path::new(command.get_program()).display().to_string();
+    let Output { status, stdout, stderr } = command.output().map_err(|error| format!("{name}: {error}"))?;
+    if !status.success() {
+        return Err(format!("{name}: {}", String::from_utf8_lossy(&stderr).trim().replace('\n', " ")));
+    }
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
