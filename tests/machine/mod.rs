@@ -8,9 +8,11 @@
     reason = "a test that panics has failed"
 )]
 
+mod faults;
 mod kills;
 mod phases;
 mod power;
+mod probe;
 mod scene;
 mod volume;
 
@@ -28,12 +30,12 @@ fn verify(server: &Server, context: &dyn std::fmt::Display) {
 }
 
 /// A volume, if the environment asks for what needs one and the machine allows it; else says in one line which it is.
-fn volume(what: &str, asked: u64) -> Option<Volume> {
+fn volume(what: &str, asked: u64, create: impl FnOnce() -> Result<Volume, String>) -> Option<Volume> {
     if asked == 0 {
         println!("machine: 0 {what}: not asked for");
         return None;
     }
-    match Volume::create("errors=remount-ro") {
+    match create() {
         Ok(volume) => Some(volume),
         Err(why) => {
             println!("machine: 0 {what}: not possible on this machine: {why}");

@@ -11,7 +11,7 @@ use crate::model::rng::{seed, setting};
 async fn a_server_whose_power_is_cut_loses_nothing_and_starts_by_itself() {
     let seed = seed();
     let cuts = setting("STERNPOST_TEST_POWER_CUTS", 0);
-    let Some(volume) = super::volume("power cuts", cuts) else { return };
+    let Some(volume) = super::volume("power cuts", cuts, Volume::create) else { return };
     println!("seed={seed}");
     let begun = Instant::now();
     let mut scene = Scene::new(seed, Some(volume)).await;

@@ -174,7 +174,7 @@ impl Scene {
 
     /// A server of its own is killed while it makes its directory, twice perhaps, and then starts by itself.
     async fn first_start(&mut self) {
-        let volume = self.volume.as_ref().map(|_| Volume::create("").expect("a second volume"));
+        let volume = self.volume.as_ref().map(|_| Volume::create().expect("a second volume"));
         let mut server = prepare(volume.as_ref());
         let mut trap = Some(self.tally.trap(Phase::FirstStart, &mut self.rng));
         loop {

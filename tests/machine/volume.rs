@@ -30,29 +30,39 @@ impl Cut {
 /// A mounted file system.
 pub struct Volume {
     scratch: TempDir,
-    /// Where the file with the file system lies.
-    image: PathBuf,
-    options: String,
 }
 
 impl Volume {
-    /// A fresh one, mounted with options of ext4; the reason why this machine does not allow it otherwise.
-    pub fn create(options: &str) -> Result<Volume, String> {
-        let scratch = TempDir::new().map_err(|error| error.to_string())?;
-        let image = scratch.path().join("image");
-        Volume::create_in(scratch, image, options)
+    /// A fresh one; the reason why this machine does not allow it otherwise.
+    pub fn create() -> Result<Volume, String> {
+        let volume = Volume { scratch: scratch()? };
+        volume.format()?;
+        Ok(volume)
     }
 
-    /// The same, with the file elsewhere.
-    pub fn create_in(scratch: TempDir, image: PathBuf, options: &str) -> Result<Volume, String> {
-        let options = ["loop", options].into_iter().filter(|option| !option.is_empty()).collect::<Vec<_>>().join(",");
-        let volume = Volume { scratch, image, options };
-        let file = std::fs::File::create(&volume.image).map_err(|error| error.to_string())?;
-        file.set_len(BYTES).map_err(|error| error.to_string())?;
-        std::fs::create_dir(volume.path()).map_err(|error| error.to_string())?;
-        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&volume.image))?;
-        volume.mount()?;
+    /// The same on a disk of so many bytes, fewer than the file system believes.
+    pub fn create_on_small_disk(bytes: u64) -> Result<Volume, String> {
+        let volume = Volume { scratch: scratch()? };
+        let mut command = Command::new("mount");
+        run(command.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(volume.disk()))?;
+        volume.format()?;
         Ok(volume)
+    }
+
+    fn format(&self) -> Result<(), String> {
+        let file = std::fs::File::create(self.image()).map_err(|error| error.to_string())?;
+        file.set_len(BYTES).map_err(|error| error.to_string())?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(self.image()))?;
+        self.mount()
+    }
+
+    /// Where the file with the file system lies.
+    pub fn disk(&self) -> PathBuf {
+        self.scratch.path().join("disk")
+    }
+
+    fn image(&self) -> PathBuf {
+        self.disk().join("image")
     }
 
     /// Where it is mounted.
@@ -69,7 +79,8 @@ impl Volume {
 
     fn mount(&self) -> Result<(), String> {
         let mut command = Command::new("mount");
-        command.args(["-t", "ext4", "-o", &self.options]).arg(&self.image).arg(self.path());
+        // After an error the kernel lets nobody write.
+        command.args(["-t", "ext4", "-o", "loop,errors=remount-ro"]).arg(self.image()).arg(self.path());
         run(&mut command).map(drop)
     }
 
@@ -95,8 +106,18 @@ impl Volume {
 impl Drop for Volume {
     fn drop(&mut self) {
         // With `-l`, for a server that fails its test still has files open.
-        drop(run(Command::new("umount").arg("-l").arg(self.path())));
+        for mounted in [self.path(), self.disk()] {
+            drop(run(Command::new("umount").args(["-q", "-l"]).arg(mounted)));
+        }
     }
+}
+
+fn scratch() -> Result<TempDir, String> {
+    let scratch = TempDir::new().map_err(|error| error.to_string())?;
+    for name in ["disk", "volume"] {
+        std::fs::create_dir(scratch.path().join(name)).map_err(|error| error.to_string())?;
+    }
+    Ok(scratch)
 }
 
 /// Runs a command; what it printed, or why it did not work.
