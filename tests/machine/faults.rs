@@ -26,7 +26,10 @@ async fn the_disk_fails(what: &str, volume: &Volume, fail: impl FnOnce(), mend: 
     let status = server.wait().await;
     let gone = Instant::now();
     let outcome = probes.finish().await;
-    let (statuses, unhealthy) = health.finish().await;
+    let told = health.finish().await;
+    assert_eq!(told.statuses, [Health::SERVING, Health::NOT_SERVING], "{}", server.log());
+    let (unhealthy, late) = told.ended.expect("it was told");
+    late.expect_err("nothing is taken any more");
     println!(
         "machine: {what}: {} puts acknowledged, refused {:?} after the fault, not serving {:?} and gone {:?} after the first refusal",
         outcome.acknowledged.iter().sum::<u64>(),
@@ -35,7 +38,6 @@ async fn the_disk_fails(what: &str, volume: &Volume, fail: impl FnOnce(), mend: 
         gone.duration_since(outcome.first_refusal),
     );
     assert_eq!(status.code(), Some(1), "{}", server.log());
-    assert_eq!(statuses, [Health::SERVING, Health::NOT_SERVING], "{}", server.log());
     assert_eq!(server.log().matches("the keyspace failed").count(), 1, "one clear line: {}", server.log());
     let mut in_flight = 0;
     for refusal in &outcome.refusals {

@@ -11,7 +11,7 @@ use crate::support::tracer::Moment;
 async fn a_server_that_is_killed_at_any_system_call_loses_nothing_and_starts_by_itself() {
     let seed = seed();
     let kills = setting("STERNPOST_TEST_SYSCALL_KILLS", 12);
-    println!("seed={seed}");
+    super::replay(seed, "SYSCALL_KILLS", kills, "any_system_call");
     let begun = Instant::now();
     let mut scene = Scene::new(seed, None).await;
     let mut rounds = 0;
@@ -25,7 +25,7 @@ async fn a_server_that_is_killed_at_any_system_call_loses_nothing_and_starts_by_
     let tally = std::mem::take(&mut scene.tally);
     let account = scene.finish().await;
     println!(
-        "seed={seed}: {tally}; {} requests answered, {} not, {} revisions, {:?} in all",
+        "machine: {tally}, seed={seed}; {} requests answered, {} not, {} revisions, {:?} in all",
         account.answered,
         account.unknown,
         account.revisions,

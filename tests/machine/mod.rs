@@ -10,10 +10,12 @@
 
 mod faults;
 mod kills;
+mod limits;
 mod phases;
 mod power;
 mod probe;
 mod scene;
+mod stopping;
 mod volume;
 
 use std::process::Command;
@@ -32,7 +34,7 @@ fn verify(server: &Server, context: &dyn std::fmt::Display) {
 /// A volume, if the environment asks for what needs one and the machine allows it; else says in one line which it is.
 fn volume(what: &str, asked: u64, create: impl FnOnce() -> Result<Volume, String>) -> Option<Volume> {
     if asked == 0 {
-        println!("machine: 0 {what}: not asked for");
+        println!("0 {what}: not asked for");
         return None;
     }
     match create() {
@@ -42,4 +44,9 @@ fn volume(what: &str, asked: u64, create: impl FnOnce() -> Result<Volume, String
             None
         }
     }
+}
+
+/// Says how to run a test again as it is run now.
+fn replay(seed: u64, size: &str, count: u64, name: &str) {
+    println!("replay: STERNPOST_TEST_SEED={seed} STERNPOST_TEST_{size}={count} cargo test --test process {name}");
 }

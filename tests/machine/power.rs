@@ -12,7 +12,7 @@ async fn a_server_whose_power_is_cut_loses_nothing_and_starts_by_itself() {
     let seed = seed();
     let cuts = setting("STERNPOST_TEST_POWER_CUTS", 0);
     let Some(volume) = super::volume("power cuts", cuts, Volume::create) else { return };
-    println!("seed={seed}");
+    super::replay(seed, "POWER_CUTS", cuts, "power_is_cut");
     let begun = Instant::now();
     let mut scene = Scene::new(seed, Some(volume)).await;
     let mut phases = Phase::ALL.iter().cycle();
