@@ -21,8 +21,8 @@ async fn the_disk_fails(what: &str, volume: &Volume, fail: impl FnOnce(), mend: 
     let health = Health::watch(&server).await;
     let probes = Probes::start(&server, 8).await;
     probes.acknowledged(500).await;
-    fail();
     let broken = Instant::now();
+    fail();
     let status = server.wait().await;
     let gone = Instant::now();
     let outcome = probes.finish().await;

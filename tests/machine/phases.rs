@@ -63,7 +63,7 @@ pub struct Tally {
     seen: BTreeMap<(Phase, &'static str), u64>,
     kills: BTreeMap<(Phase, &'static str, Moment), u64>,
     /// Times that the server was through before the system call came.
-    pub missed: u64,
+    missed: BTreeMap<Phase, u64>,
 }
 
 impl Tally {
@@ -94,8 +94,12 @@ impl Tally {
         }
     }
 
-    pub fn count(&mut self, phase: Phase, death: &Death) {
-        *self.kills.entry((phase, death.site.call, death.moment)).or_default() += 1;
+    /// Counts a kill, or that there was none.
+    pub fn count(&mut self, phase: Phase, death: Option<&Death>) {
+        match death {
+            Some(death) => *self.kills.entry((phase, death.site.call, death.moment)).or_default() += 1,
+            None => *self.missed.entry(phase).or_default() += 1,
+        }
     }
 
     /// How many kills there were that fit.
@@ -106,9 +110,10 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{} kills, {} missed; by phase:", self.kills(|_, _, _| true), self.missed)?;
+        write!(to, "{} kills; by phase, and those missed:", self.kills(|_, _, _| true))?;
         for phase in Phase::ALL {
-            write!(to, " {phase:?} {}", self.kills(|of, _, _| of == phase))?;
+            let missed = self.missed.get(&phase).copied().unwrap_or(0);
+            write!(to, " {phase:?} {} ({missed})", self.kills(|of, _, _| of == phase))?;
         }
         write!(to, "; by system call, entry and exit:")?;
         let mut calls: Vec<_> = self.kills.keys().map(|(_, call, _)| *call).collect();

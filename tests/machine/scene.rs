@@ -118,10 +118,7 @@ impl Scene {
         let status = server.exited();
         let death = server.traced().death();
         tally.saw(phase, &server.traced().counted());
-        match &death {
-            Some(death) => tally.count(phase, death),
-            None => tally.missed += 1,
-        }
+        tally.count(phase, death.as_ref());
         if let (None, Some(status)) = (&death, status) {
             let in_order = phase == Phase::Stop && status.success();
             assert!(in_order, "seed {seed}, {phase:?}: it ended with {status}: {}", server.log());
@@ -192,11 +189,13 @@ impl Scene {
                 volume.mount_again();
                 self.cuts += 1;
             }
-            self.tally.count(Phase::FirstStart, &death);
+            self.tally.count(Phase::FirstStart, Some(&death));
             let next = self.tally.trap(Phase::FirstStart, &mut self.rng);
             trap = self.rng.chance(40).then_some(next);
         }
-        self.tally.missed += u64::from(trap.is_some());
+        if trap.is_some() {
+            self.tally.count(Phase::FirstStart, None);
+        }
         let put = PutRequest { key: b"a".to_vec(), ..Default::default() };
         let reply: PutResponse =
             unary(&server.channel(), "/etcdserverpb.KV/Put", put).await.expect("the server answers");
