@@ -31,11 +31,11 @@ async fn a_server_that_is_killed_at_any_system_call_loses_nothing_and_starts_by_
         account.revisions,
         begun.elapsed()
     );
-    for moment in [Moment::Entry, Moment::Exit] {
-        let killed = tally.kills(|_, _, at| at == moment);
-        assert!(killed >= kills / 4, "seed {seed}: {killed} at the {moment:?}: {tally}");
-    }
     if kills >= 100 {
+        for moment in [Moment::Entry, Moment::Exit] {
+            let killed = tally.kills(|_, _, at| at == moment);
+            assert!(killed >= kills / 4, "seed {seed}: {killed} at the {moment:?}: {tally}");
+        }
         for phase in Phase::ALL {
             let killed = tally.kills(|of, _, _| of == phase);
             assert!(killed >= kills / 50, "seed {seed}: {killed} in {phase:?}: {tally}");

@@ -62,28 +62,34 @@ pub struct Tally {
     /// How many of each system call a phase had, at most.
     seen: BTreeMap<(Phase, &'static str), u64>,
     kills: BTreeMap<(Phase, &'static str, Moment), u64>,
+    /// How often each was aimed at; some are there only now and then.
+    tried: BTreeMap<(Phase, &'static str, Moment), u64>,
     /// Times that the server was through before the system call came.
     missed: BTreeMap<Phase, u64>,
 }
 
 impl Tally {
-    /// A trap for a phase: half of them anywhere, half of them where the fewest kills were.
-    pub fn trap(&self, phase: Phase, rng: &mut Rng) -> Trap {
-        let all: u64 = self.seen.iter().filter(|((of, _), _)| *of == phase).map(|(_, count)| count).sum();
-        let rarest = self
-            .seen
+    /// A trap for a phase: half of them anywhere, half of them where the fewest were.
+    pub fn trap(&mut self, phase: Phase, rng: &mut Rng) -> Trap {
+        let seen: Vec<_> = self.seen.iter().filter(|((of, _), _)| *of == phase).collect();
+        let all: u64 = seen.iter().map(|(_, count)| **count).sum();
+        let rarest = seen
             .iter()
-            .filter(|((of, _), _)| *of == phase)
-            .flat_map(|((_, call), count)| MOMENTS.map(|moment| (*call, *count, moment)))
+            .flat_map(|((_, call), count)| MOMENTS.map(|moment| (*call, **count, moment)))
             .min_by_key(|(call, _, moment)| {
-                let here = self.kills.get(&(phase, *call, *moment)).copied().unwrap_or(0);
+                let here = self.tried.get(&(phase, *call, *moment)).copied().unwrap_or(0);
                 (here, self.kills(|_, of, at| of == *call && at == *moment))
             });
         let (call, count, moment) = match rarest {
-            Some((call, count, moment)) if rng.chance(50) => (Some(call), count, moment),
+            Some((call, count, moment)) if rng.chance(50) => {
+                *self.tried.entry((phase, call, moment)).or_default() += 1;
+                (Some(call), count, moment)
+            }
             _ => (None, all.clamp(1, phase.longest()), *rng.pick(&MOMENTS)),
         };
-        Trap { from: phase.from(), call, number: 1 + rng.below(count as usize) as u64, moment }
+        // The first ones are there more often than the last.
+        let most = 1 + rng.below(count as usize);
+        Trap { from: phase.from(), call, number: 1 + rng.below(most) as u64, moment }
     }
 
     /// Takes down what the server did from where a trap of the phase began to count.
