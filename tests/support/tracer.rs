@@ -135,6 +135,7 @@ struct Tracer {
 }
 
 impl Tracer {
+    #[expect(clippy::zombie_processes, reason = "it is waited for by `waitpid`, which tells of its threads too")]
     fn run(mut self, mut shell: Command, started: &Sender<Pid>) {
         // Waits for nothing that another thread of this process has started.
         let own = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
