@@ -6,6 +6,7 @@ mod model;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use embedded::crash;
 use embedded::driver::Embedded;
 use embedded::environment::{HandClock, always_flushing, never_flushing, open};
 use embedded::histories::Ends;
@@ -72,6 +73,28 @@ fn what_many_clients_see_through_power_cuts_is_one_history() {
     assert!(all.operations >= operations && all.watch_events >= events, "in {limit:?}: {all:?}");
     assert!(ends.total() >= 10 && all.unknown_happened + all.unknown_not_found > 0, "{ends:?}, {all:?}");
     assert!(all.expired > 0 && all.progress > 0 && all.refused_revisions > 0, "{all:?}");
+}
+
+#[test]
+fn after_a_power_cut_at_any_moment_everything_acknowledged_is_there() {
+    use crash::images::{History, Tally};
+    let first = seed();
+    let images = setting("STERNPOST_TEST_IMAGES", 600);
+    let in_recovery = setting("STERNPOST_TEST_RECOVERY_IMAGES", 120);
+    println!("seed={first}");
+    let begun = Instant::now();
+    let tally = crash::run::until_enough(
+        "after_a_power_cut",
+        first,
+        |seed, only, tally| History::new(seed, only, tally).run(),
+        Tally::add,
+        |tally| tally.images >= images && tally.in_recovery() >= in_recovery,
+    );
+    println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
+    for activity in ["append", "creation", "recovery", "segment", "trim", "flush", "sweep", "rewrite"] {
+        assert!(tally.activities.contains_key(activity), "no cut during {activity}");
+    }
+    assert!(tally.recoveries.iter().all(|count| *count > 0) && tally.survived > 0);
 }
 
 #[test]

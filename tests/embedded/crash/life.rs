@@ -1,0 +1,363 @@
+//! One life of a keyspace: opened on a disk that records, led through random steps by turns, so that all of it follows from a seed.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::fs::sim::{Deed, SimFs, Step as Recorded, Tape};
+use storage::{Alarm, AlarmKind, Environment, Error, Keyspace, LeaseId, Options, Pending, Shrunk, Tuning};
+
+use super::super::driver::{Failure, run, send};
+use super::super::environment::{HandClock, Seeded, never_flushing};
+use super::world::{World, Wrong};
+use crate::model::expected::Expected;
+use crate::model::generate::Generator;
+use crate::model::op::{Refusal, Reply, Request};
+use crate::model::rng::Rng;
+use crate::model::state::Model;
+use crate::model::wire::PutRequest;
+use crate::model::wire_more::LeaseGrantRequest;
+
+/// Where it lives.
+pub const DIR: &str = "/keyspace";
+
+/// The lease that runs out within a life.
+const SHORT: i64 = 99;
+const SHORT_TTL: i64 = 5;
+
+/// What a mark on the tape stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It is open.
+    Opened,
+    /// Step so-and-so is begun, 0 the first.
+    Begun(usize),
+    /// It was answered.
+    Answered(usize),
+    /// The maintenance thread has a turn.
+    Turn,
+    /// It did this.
+    Turned(&'static str),
+}
+
+/// Bounds so small that everything happens often; parts are made when they are asked for.
+pub fn options() -> Options {
+    Options {
+        cache_bytes: 32 << 10,
+        segment_bytes: 12 << 10,
+        tuning: Tuning { sweep_rows: 3, by_turns: true },
+        ..never_flushing()
+    }
+}
+
+/// Opens the keyspace on a disk.
+pub fn open(disk: &SimFs, clock: &Arc<HandClock>, seed: u64, options: Options) -> Result<Keyspace, Error> {
+    let environment =
+        Environment { fs: Arc::new(disk.clone()), clock: clock.clone(), entropy: Arc::new(Seeded::new(seed)) };
+    Keyspace::open(Path::new(DIR), options, environment)
+}
+
+/// A keyspace in the middle of its history.
+pub struct Life {
+    pub disk: SimFs,
+    pub clock: Arc<HandClock>,
+    pub keyspace: Keyspace,
+    /// Before the first step, and after each.
+    pub worlds: Vec<Arc<World>>,
+    pub marks: Vec<Mark>,
+    rng: Rng,
+    serial: u64,
+    rewrites: Vec<Pending<Shrunk>>,
+}
+
+/// A life that is over.
+pub struct Over {
+    pub tape: Tape,
+    pub worlds: Vec<Arc<World>>,
+    pub marks: Vec<Mark>,
+    pub clock: Arc<HandClock>,
+}
+
+impl Life {
+    /// Opens a keyspace that must hold one of these.
+    pub fn begin(disk: &SimFs, clock: &Arc<HandClock>, allowed: &[Arc<World>], seed: u64) -> Result<Life, Wrong> {
+        disk.record();
+        let keyspace = open(disk, clock, seed, options())?;
+        keyspace.rest();
+        let world = World::find(allowed, &keyspace)?;
+        let mut life = Life {
+            disk: disk.clone(),
+            clock: clock.clone(),
+            keyspace,
+            worlds: vec![world],
+            marks: Vec::new(),
+            rng: Rng::new(seed),
+            serial: seed % 1000,
+            rewrites: Vec::new(),
+        };
+        life.mark(Mark::Opened);
+        Ok(life)
+    }
+
+    pub fn world(&self) -> &World {
+        self.worlds.last().expect("there is one before the first step")
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        self.disk.mark(self.marks.len() as u64);
+        self.marks.push(mark);
+    }
+
+    /// So many random steps. Errors: an answer that the model does not give; what ended the keyspace.
+    pub fn steps(&mut self, count: usize) -> Result<(), Wrong> {
+        (0..count).try_for_each(|_| self.step())
+    }
+
+    /// One random step.
+    pub fn step(&mut self) -> Result<(), Wrong> {
+        match self.rng.below(100) {
+            0..46 => self.request(),
+            46..52 => self.batch(),
+            52..58 => self.large_put(),
+            58..60 => self.alarm(),
+            60..63 => self.expiry(),
+            63..71 => {
+                self.keyspace.freeze();
+                Ok(())
+            }
+            71..97 => self.turn().map(drop),
+            _ => {
+                self.rewrite();
+                Ok(())
+            }
+        }
+    }
+
+    /// A turn of the maintenance thread; what it did.
+    pub fn turn(&mut self) -> Result<Option<&'static str>, Wrong> {
+        self.mark(Mark::Turn);
+        let piece = self.keyspace.give_turn();
+        self.mark(Mark::Turned(piece.unwrap_or("nothing")));
+        Ok(piece)
+    }
+
+    /// Asks for a rewrite of base; the turns that follow make it.
+    pub fn rewrite(&mut self) {
+        if !self.keyspace.part_waits() {
+            self.rewrites.push(self.keyspace.defragment());
+            self.keyspace.rest();
+        }
+    }
+
+    fn generate(&mut self, wanted: impl Fn(&Request) -> bool) -> Request {
+        let model = &self.worlds.last().expect("there is one").model;
+        loop {
+            let request = Generator { rng: &mut self.rng, model, serial: &mut self.serial }.request();
+            if wanted(&request) {
+                return request;
+            }
+        }
+    }
+
+    fn request(&mut self) -> Result<(), Wrong> {
+        let writes = |request: &Request| match request {
+            Request::Grant(grant) => grant.id != 0,
+            Request::Put(_) | Request::DeleteRange(_) | Request::Txn(_) => true,
+            Request::Compact(_) | Request::Revoke(_) | Request::KeepAlive(_) => true,
+            _ => false,
+        };
+        let request = self.generate(writes);
+        self.ask(&[request])
+    }
+
+    /// Several requests in one frame: all of it or nothing survives.
+    fn batch(&mut self) -> Result<(), Wrong> {
+        let number = 2 + self.rng.below(3);
+        let mut requests = Vec::new();
+        for _ in 0..number {
+            requests.push(self.generate(|request| matches!(request, Request::Put(_) | Request::DeleteRange(_))));
+        }
+        self.ask(&requests)
+    }
+
+    /// Makes files grow.
+    fn large_put(&mut self) -> Result<(), Wrong> {
+        let key = format!("large/{}", self.rng.below(6)).into_bytes();
+        self.serial += 1;
+        let value = vec![self.serial as u8; 2000 + self.rng.below(20_000)];
+        self.ask(&[Request::Put(PutRequest { key, value, ..PutRequest::default() })])
+    }
+
+    /// Puts requests and compares the answers with the model's.
+    pub fn ask(&mut self, requests: &[Request]) -> Result<(), Wrong> {
+        let mut world = self.world().clone();
+        let mut expected = Vec::new();
+        for request in requests {
+            // What the model leaves open is not asked.
+            let Some((after, outcome)) = world.after(request) else { return Ok(()) };
+            world = after;
+            expected.push(outcome);
+        }
+        self.begin_step();
+        let mut answers = Vec::new();
+        if let [request] = requests {
+            answers.push(run(&self.keyspace, request));
+        } else {
+            self.keyspace.hold(true);
+            let waiting: Vec<_> = requests.iter().map(|request| send(&self.keyspace, request)).collect();
+            self.keyspace.hold(false);
+            answers.extend(waiting.into_iter().map(|waiting| waiting()));
+        }
+        for (index, answer) in answers.into_iter().enumerate() {
+            check(&requests[index], &expected[index], answer)?;
+        }
+        self.end_step(world)
+    }
+
+    fn begin_step(&mut self) {
+        self.mark(Mark::Begun(self.worlds.len() - 1));
+    }
+
+    fn end_step(&mut self, mut world: World) -> Result<(), Wrong> {
+        self.mark(Mark::Answered(self.worlds.len() - 1));
+        self.keyspace.rest();
+        world.learn(&self.keyspace)?;
+        self.worlds.push(Arc::new(world));
+        Ok(())
+    }
+
+    fn alarm(&mut self) -> Result<(), Wrong> {
+        let alarm = Alarm { member: self.keyspace.status().member, kind: AlarmKind::NoSpace };
+        for raised in [true, false] {
+            let world = World { alarms: if raised { vec![alarm] } else { Vec::new() }, ..self.world().clone() };
+            self.begin_step();
+            self.keyspace.set_alarm(alarm, raised).wait()?;
+            self.end_step(world)?;
+        }
+        Ok(())
+    }
+
+    /// A lease with a key runs out.
+    fn expiry(&mut self) -> Result<(), Wrong> {
+        if !self.world().model.leases.contains_key(&SHORT) {
+            self.ask(&[Request::Grant(LeaseGrantRequest { ttl: SHORT_TTL, id: SHORT })])?;
+            let put = PutRequest { key: b"short".to_vec(), lease: SHORT, ..PutRequest::default() };
+            return self.ask(&[Request::Put(put)]);
+        }
+        self.clock.advance(Duration::from_secs(SHORT_TTL as u64 + 1));
+        let Some((world, _)) = self.world().after(&Request::Revoke(SHORT)) else { return Ok(()) };
+        self.begin_step();
+        self.keyspace.poke();
+        self.keyspace.rest();
+        if self.keyspace.leases().contains(&LeaseId(SHORT)) {
+            self.keyspace.barrier()?;
+            return Err(Wrong::Answer("the lease has run out and is still there".into()));
+        }
+        self.end_step(world)
+    }
+
+    /// Ends it where it is, as a kill would.
+    pub fn end(self) -> Over {
+        let tape = self.disk.take_tape().expect("it was recorded");
+        drop(self.keyspace);
+        Over { tape, worlds: self.worlds, marks: self.marks, clock: self.clock }
+    }
+}
+
+fn check(
+    request: &Request,
+    expected: &Result<Expected, Refusal>,
+    answer: Result<Reply, Failure>,
+) -> Result<(), Wrong> {
+    let answer = match answer {
+        Err(Failure::By(error)) if error.is_final() || matches!(error, Error::NoSpace | Error::Stopped) => {
+            return Err(Wrong::Error(error));
+        }
+        Err(failure) => Err(failure.refusal()),
+        Ok(reply) => Ok(reply),
+    };
+    Expected::check(expected, &answer).map_err(|wrong| Wrong::Answer(format!("{request:?}: {wrong}")))
+}
+
+impl Over {
+    /// What a step on the tape belongs to.
+    fn mark(&self, step: &Recorded) -> Option<Mark> {
+        if let Deed::Mark(number) = step.deed { self.marks.get(number as usize).copied() } else { None }
+    }
+
+    /// What was going on at each step of the tape.
+    pub fn activities(&self, opening: &'static str) -> Vec<&'static str> {
+        let (mut now, mut activities) = (opening, Vec::new());
+        for (place, step) in self.tape.steps().iter().enumerate() {
+            match self.mark(step) {
+                Some(Mark::Begun(_)) => now = "append",
+                Some(Mark::Turn) => now = self.turned(place),
+                Some(_) => now = "rest",
+                None => {}
+            }
+            let of_committer = &*step.thread == "committer";
+            activities.push(match step.deed {
+                _ if now == opening => opening,
+                _ if now != "append" && of_committer => "trim",
+                Deed::Create | Deed::Allocate(..) if now == "append" => "segment",
+                _ => now,
+            });
+        }
+        activities
+    }
+
+    /// What the turn that begins here did.
+    fn turned(&self, from: usize) -> &'static str {
+        let marks = self.tape.steps().iter().skip(from + 1).filter_map(|step| self.mark(step));
+        marks.take(1).find_map(|mark| if let Mark::Turned(what) = mark { Some(what) } else { None }).unwrap_or("rest")
+    }
+
+    /// Another order in which the same could have happened: what the maintenance thread did in a turn, and the trimming after it, while the next
+    /// requests came in. Returns the places of the steps.
+    pub fn interleaved(&self, rng: &mut Rng) -> Vec<usize> {
+        let steps = self.tape.steps();
+        let (mut order, mut late, mut trims) = (Vec::new(), VecDeque::new(), VecDeque::new());
+        let (mut in_turn, mut delay) = (false, false);
+        for (place, step) in steps.iter().enumerate() {
+            match self.mark(step) {
+                Some(Mark::Turn) => {
+                    order.extend(late.drain(..).chain(trims.drain(..)));
+                    (in_turn, delay) = (true, rng.chance(60));
+                }
+                Some(Mark::Turned(_)) => in_turn = false,
+                Some(_) if late.is_empty() && rng.chance(50) => order.extend(trims.drain(..)),
+                None if in_turn && delay => {
+                    let queue = if &*step.thread == "maintenance" { &mut late } else { &mut trims };
+                    queue.push_back(place);
+                    continue;
+                }
+                _ => {
+                    while !late.is_empty() && rng.chance(60) {
+                        order.extend(late.pop_front());
+                    }
+                }
+            }
+            order.push(place);
+        }
+        order.extend(late.drain(..).chain(trims.drain(..)));
+        order
+    }
+
+    /// Which states a cut before the step at `place` may leave: from the last one acknowledged to the last one begun.
+    pub fn allowed(&self, place: usize) -> &[Arc<World>] {
+        let (mut acknowledged, mut begun) = (0, 0);
+        for step in self.tape.steps().iter().take(place) {
+            match self.mark(step) {
+                Some(Mark::Begun(step)) => begun = step + 1,
+                Some(Mark::Answered(step)) => acknowledged = step + 1,
+                _ => {}
+            }
+        }
+        let last = begun.min(self.worlds.len() - 1);
+        &self.worlds[acknowledged.min(last)..=last]
+    }
+}
+
+/// The shortest TTL that the model grants is longer than what a life takes.
+const _: () = assert!(Model::MIN_TTL <= SHORT_TTL);

@@ -1,0 +1,13 @@
+//! Power cuts, failing disks and rotten bits under the whole keyspace: histories that follow from a seed, and what every image of them holds.
+//!
+//! A history is a chain of lives (`life`). Each is recorded by the simulated disk; then images of power cuts at random moments are built
+//! and examined (`images`): each opens by itself and holds exactly one of the states (`world`) between the last step that was
+//! acknowledged and the last that was begun. One of the images is where the next life begins.
+//!
+//! Everything follows from the seed, also the threads: the maintenance thread works when it is given a turn, and what it did is laid
+//! over the requests that followed in another order. A failure names the seed and the image that show it again.
+
+pub mod images;
+pub mod life;
+pub mod run;
+pub mod world;
