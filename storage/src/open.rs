@@ -183,12 +183,7 @@ fn new_writer(state: &State, identity: Identity, environment: &Environment) -> W
 }
 
 impl Threads {
-    fn spawn(
-        committer: Committer,
-        shared: &Arc<Shared>,
-        hub: &Arc<Hub>,
-        sweep_rows: usize,
-    ) -> Result<Threads, Error> {
+    fn spawn(committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>, sweep_rows: usize) -> Result<Threads, Error> {
         let mut threads = Threads { committer: None, others: Vec::new(), ended: Arc::new(AtomicBool::new(false)) };
         let spawned = threads.spawn_all(committer, shared, hub, sweep_rows);
         if let Err(error) = &spawned {

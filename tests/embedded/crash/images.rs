@@ -94,7 +94,12 @@ impl<'a> History<'a> {
     }
 
     /// Examines the images of a life. Returns one of them, and what it may hold.
-    fn images(&mut self, over: &Over, activities: &[&'static str], rng: &mut Rng) -> Result<(SimFs, Vec<Arc<World>>), Stop> {
+    fn images(
+        &mut self,
+        over: &Over,
+        activities: &[&'static str],
+        rng: &mut Rng,
+    ) -> Result<(SimFs, Vec<Arc<World>>), Stop> {
         let mut places: Vec<usize> = (0..IMAGES).map(|_| rng.below(activities.len() + 1)).collect();
         places.sort_unstable();
         let chosen = rng.below(IMAGES);

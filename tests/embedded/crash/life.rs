@@ -265,11 +265,7 @@ impl Life {
     }
 }
 
-fn check(
-    request: &Request,
-    expected: &Result<Expected, Refusal>,
-    answer: Result<Reply, Failure>,
-) -> Result<(), Wrong> {
+fn check(request: &Request, expected: &Result<Expected, Refusal>, answer: Result<Reply, Failure>) -> Result<(), Wrong> {
     let answer = match answer {
         Err(Failure::By(error)) if error.is_final() || matches!(error, Error::NoSpace | Error::Stopped) => {
             return Err(Wrong::Error(error));

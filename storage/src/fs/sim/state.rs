@@ -35,8 +35,8 @@ pub(super) struct State {
     pub(super) total: Counts,
     /// Decides what a partial fault leaves.
     pub(super) random: Prng,
-    /// The number of the next file.
-    next_node: u64,
+    /// The number of the file made last.
+    last_node: u64,
     /// What is done is recorded here, if it is.
     pub(super) tape: Option<Box<Tape>>,
 }
@@ -55,7 +55,7 @@ impl State {
             counts: BTreeMap::new(),
             total: Counts::default(),
             random: Prng::new(seed),
-            next_node: 0,
+            last_node: 0,
             tape: None,
         }
     }
@@ -100,18 +100,19 @@ impl State {
             return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{} exists", path.display())));
         }
         self.require_dir(parent(path))?;
-        self.next_node += 1;
-        let id = self.next_node;
-        let node = Arc::new(Mutex::new(Node::new(id)));
-        self.insert(path, node.clone());
+        let id = self.last_node + 1;
+        let node = self.insert(path, id);
         self.record(path, id, || Deed::Create);
         Ok(node)
     }
 
-    /// Gives a new file its name.
-    pub(super) fn insert(&mut self, path: &Path, node: NodeRef) {
+    /// Makes a file of that number.
+    pub(super) fn insert(&mut self, path: &Path, id: u64) -> NodeRef {
+        self.last_node = self.last_node.max(id);
+        let node = Arc::new(Mutex::new(Node::new(id)));
         self.names.insert(path.to_owned(), node.clone());
-        self.unsynced.push(NameChange::Link(path.to_owned(), node));
+        self.unsynced.push(NameChange::Link(path.to_owned(), node.clone()));
+        node
     }
 
     /// Makes a directory and those above it.
@@ -184,7 +185,7 @@ impl State {
             after.names.insert(path, Arc::new(Mutex::new(node)));
         }
         after.durable_names = after.names.clone();
-        after.next_node = self.next_node;
+        after.last_node = self.last_node;
         after
     }
 
@@ -198,7 +199,7 @@ impl State {
         after.names = self.names.iter().map(|(path, node)| (path.clone(), copy(node))).collect();
         after.durable_names = self.durable_names.iter().map(|(path, node)| (path.clone(), copy(node))).collect();
         after.unsynced = self.unsynced.iter().map(|change| change.with_node(&mut copy)).collect();
-        after.next_node = self.next_node;
+        after.last_node = self.last_node;
         after
     }
 }

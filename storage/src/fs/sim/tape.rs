@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::fs::sim::SimFs;
 use crate::fs::sim::node::{CrashStyle, Node};
@@ -142,9 +142,8 @@ impl Player<'_> {
             Deed::Allocate(offset, len) => on_node(&|node| node.allocate(*offset, *len)),
             Deed::Sync => on_node(&Node::sync),
             Deed::Create => {
-                let node = Arc::new(Mutex::new(Node::new(step.node)));
-                self.nodes.insert(step.node, node.clone());
-                self.state.insert(&step.path, node);
+                let node = self.state.insert(&step.path, step.node);
+                self.nodes.insert(step.node, node);
             }
             Deed::Rename(from) => self.state.rename(from, &step.path).expect("it was there"),
             Deed::Remove => self.state.unlink(&step.path).expect("it was there"),
