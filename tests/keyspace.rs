@@ -91,10 +91,34 @@ fn after_a_power_cut_at_any_moment_everything_acknowledged_is_there() {
         |tally| tally.images >= images && tally.in_recovery() >= in_recovery,
     );
     println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
-    for activity in ["append", "creation", "recovery", "segment", "trim", "flush", "sweep", "rewrite"] {
+    for activity in ["append", "creation", "recovery", "segment", "trim", "flush", "sweep", "rewrite", "restore"] {
         assert!(tally.activities.contains_key(activity), "no cut during {activity}");
     }
     assert!(tally.recoveries.iter().all(|count| *count > 0) && tally.survived > 0);
+}
+
+#[test]
+fn an_error_of_any_operation_of_the_disk_tells_nobody_a_lie() {
+    use crash::errors::{Tally, script};
+    let (first, errors) = (seed(), setting("STERNPOST_TEST_IO_ERRORS", 300));
+    println!("seed={first}");
+    let begun = Instant::now();
+    let enough = |tally: &Tally| tally.errors >= errors;
+    let tally = crash::run::until_enough("an_error_of_any_operation", first, script, Tally::add, enough);
+    println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
+    assert!(tally.told["outcome unknown"] > 0 && tally.happened > 0 && tally.had_not > 0);
+}
+
+#[test]
+fn rot_is_found_and_never_served() {
+    use crash::rot::{Tally, history};
+    let (first, flips) = (seed(), setting("STERNPOST_TEST_FLIPS", 300));
+    println!("seed={first}");
+    let begun = Instant::now();
+    let enough = |tally: &Tally| tally.damages >= flips;
+    let tally = crash::run::until_enough("rot_is_found", first, history, Tally::add, enough);
+    println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
+    assert!(tally.ended("Refused") > 0 && tally.ended("Read") > 0 && tally.ended("Harmless") > 0);
 }
 
 #[test]

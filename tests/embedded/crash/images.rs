@@ -8,6 +8,7 @@ use storage::fs::sim::{CrashStyle, SimFs};
 
 use super::super::environment::HandClock;
 use super::life::{Life, Over, open, options};
+use super::restoring::Restore;
 use super::run::Stop;
 use super::world::{World, Wrong};
 use crate::model::rng::Rng;
@@ -18,6 +19,8 @@ const LIVES: u64 = 10;
 const STEPS: usize = 30;
 /// Images of a life.
 const IMAGES: usize = 60;
+/// Images of a restore.
+const RESTORES: usize = 20;
 /// How often a recovery is cut again, and again.
 const DEPTH: usize = 3;
 
@@ -77,9 +80,20 @@ impl<'a> History<'a> {
         let mut allowed = vec![Arc::new(World::new())];
         for number in 0..LIVES {
             let in_life = |wrong| Stop::new(self.seed, self.next, format!("life {number}"), wrong);
+            disk.record();
             let mut life = Life::begin(&disk, &clock, &allowed, rng.next()).map_err(in_life)?;
-            life.steps(STEPS).map_err(in_life)?;
+            life.clear_alarm().and_then(|()| life.steps(STEPS)).map_err(in_life)?;
+            let restore = match rng.chance(25) {
+                true => {
+                    let world = life.worlds.last().expect("there is one");
+                    Some(Restore::record(&life.keyspace, world, &clock, rng.next()).map_err(in_life)?)
+                }
+                false => None,
+            };
             let mut over = life.end();
+            if let Some(restore) = restore {
+                self.restores(&restore, &mut rng)?;
+            }
             let mut activities = over.activities(if number == 0 { "creation" } else { "recovery" });
             if rng.chance(75) {
                 let order = over.interleaved(&mut rng);
@@ -90,6 +104,28 @@ impl<'a> History<'a> {
             self.tally.lives += 1;
         }
         self.tally.histories += 1;
+        Ok(())
+    }
+
+    /// Examines images of a restore.
+    fn restores(&mut self, restore: &Restore, rng: &mut Rng) -> Result<(), Stop> {
+        let steps = restore.tape.steps().len();
+        let mut places: Vec<usize> = (0..RESTORES).map(|_| rng.below(steps + 1)).collect();
+        places.sort_unstable();
+        let mut player = restore.tape.play();
+        for place in places {
+            let (style, seed) = (*rng.pick(&STYLES), rng.next());
+            player.advance_to(place);
+            self.next += 1;
+            if self.only.is_none_or(|only| only == self.next - 1) {
+                let image = player.crash(style, seed);
+                restore.examine(&image, place == steps, &mut Rng::new(seed)).map_err(|wrong| {
+                    Stop::new(self.seed, self.next - 1, format!("{style:?} at step {place} of a restore"), wrong)
+                })?;
+                *self.tally.activities.entry("restore").or_default() += 1;
+                self.tally.images += 1;
+            }
+        }
         Ok(())
     }
 

@@ -69,6 +69,8 @@ pub struct Life {
     rng: Rng,
     serial: u64,
     rewrites: Vec<Pending<Shrunk>>,
+    /// What the step that is begun leads to.
+    begun: Option<World>,
 }
 
 /// A life that is over.
@@ -82,7 +84,6 @@ pub struct Over {
 impl Life {
     /// Opens a keyspace that must hold one of these.
     pub fn begin(disk: &SimFs, clock: &Arc<HandClock>, allowed: &[Arc<World>], seed: u64) -> Result<Life, Wrong> {
-        disk.record();
         let keyspace = open(disk, clock, seed, options())?;
         keyspace.rest();
         let world = World::find(allowed, &keyspace)?;
@@ -95,6 +96,7 @@ impl Life {
             rng: Rng::new(seed),
             serial: seed % 1000,
             rewrites: Vec::new(),
+            begun: None,
         };
         life.mark(Mark::Opened);
         Ok(life)
@@ -199,7 +201,7 @@ impl Life {
             world = after;
             expected.push(outcome);
         }
-        self.begin_step();
+        self.begin_step(world);
         let mut answers = Vec::new();
         if let [request] = requests {
             answers.push(run(&self.keyspace, request));
@@ -209,33 +211,46 @@ impl Life {
             self.keyspace.hold(false);
             answers.extend(waiting.into_iter().map(|waiting| waiting()));
         }
+        let failed = answers.iter().filter(|answer| matches!(answer, Err(Failure::By(error)) if error.is_final()));
+        let failed = failed.count();
+        if failed != 0 && failed != answers.len() {
+            return Err(Wrong::Answer(format!("{failed} of {} requests in one frame failed", answers.len())));
+        }
         for (index, answer) in answers.into_iter().enumerate() {
             check(&requests[index], &expected[index], answer)?;
         }
-        self.end_step(world)
+        self.end_step()
     }
 
-    fn begin_step(&mut self) {
+    fn begin_step(&mut self, world: World) {
+        self.begun = Some(world);
         self.mark(Mark::Begun(self.worlds.len() - 1));
     }
 
-    fn end_step(&mut self, mut world: World) -> Result<(), Wrong> {
+    fn end_step(&mut self) -> Result<(), Wrong> {
         self.mark(Mark::Answered(self.worlds.len() - 1));
         self.keyspace.rest();
-        world.learn(&self.keyspace)?;
+        let mut world = self.begun.take().expect("a step is ended that was begun");
+        let learned = world.learn(&self.keyspace);
+        if learned.is_err() {
+            // It was acknowledged all the same.
+            (world.applied, world.digest) = (self.world().applied + 1, None);
+        }
         self.worlds.push(Arc::new(world));
-        Ok(())
+        learned
     }
 
     fn alarm(&mut self) -> Result<(), Wrong> {
+        self.set_alarm(true)?;
+        self.set_alarm(false)
+    }
+
+    fn set_alarm(&mut self, raised: bool) -> Result<(), Wrong> {
         let alarm = Alarm { member: self.keyspace.status().member, kind: AlarmKind::NoSpace };
-        for raised in [true, false] {
-            let world = World { alarms: if raised { vec![alarm] } else { Vec::new() }, ..self.world().clone() };
-            self.begin_step();
-            self.keyspace.set_alarm(alarm, raised).wait()?;
-            self.end_step(world)?;
-        }
-        Ok(())
+        let alarms = if raised { vec![alarm] } else { Vec::new() };
+        self.begin_step(World { alarms, ..self.world().clone() });
+        self.keyspace.set_alarm(alarm, raised).wait()?;
+        self.end_step()
     }
 
     /// A lease with a key runs out.
@@ -247,14 +262,30 @@ impl Life {
         }
         self.clock.advance(Duration::from_secs(SHORT_TTL as u64 + 1));
         let Some((world, _)) = self.world().after(&Request::Revoke(SHORT)) else { return Ok(()) };
-        self.begin_step();
+        self.begin_step(world);
         self.keyspace.poke();
         self.keyspace.rest();
         if self.keyspace.leases().contains(&LeaseId(SHORT)) {
-            self.keyspace.barrier()?;
+            self.keyspace.barrier().map_err(|_| Error::OutcomeUnknown)?;
             return Err(Wrong::Answer("the lease has run out and is still there".into()));
         }
-        self.end_step(world)
+        self.end_step()
+    }
+
+    /// The states that may be found once it has ended with this error: a command that was not begun leaves no trace.
+    pub fn allowed_after(&self, error: &Error) -> Vec<Arc<World>> {
+        let last = self.worlds.last().expect("there is one before the first step").clone();
+        let refused = matches!(error, Error::Stopped | Error::NoSpace);
+        let begun = self.begun.clone().filter(|_| !refused).map(|world| {
+            // Nobody was told its position and digest.
+            Arc::new(World { applied: last.applied + 1, digest: None, ..world })
+        });
+        std::iter::once(last).chain(begun).collect()
+    }
+
+    /// Leaves the alarm behind that an earlier life raised.
+    pub fn clear_alarm(&mut self) -> Result<(), Wrong> {
+        if self.world().alarms.is_empty() { Ok(()) } else { self.set_alarm(false) }
     }
 
     /// Ends it where it is, as a kill would.

@@ -7,7 +7,11 @@
 //! Everything follows from the seed, also the threads: the maintenance thread works when it is given a turn, and what it did is laid
 //! over the requests that followed in another order. A failure names the seed and the image that show it again.
 
+pub mod errors;
 pub mod images;
 pub mod life;
+pub mod quiet;
+pub mod restoring;
+pub mod rot;
 pub mod run;
 pub mod world;

@@ -98,7 +98,12 @@ impl SimFs {
         locked(&self.state).faults.push(fault);
     }
 
-    /// Takes back every fault that did not strike yet.
+    /// True if one of the faults struck.
+    pub fn has_failed(&self) -> bool {
+        locked(&self.state).faults.iter().any(Fault::has_struck)
+    }
+
+    /// Takes back every fault.
     pub fn clear_faults(&self) {
         locked(&self.state).faults.clear();
     }

@@ -1,0 +1,229 @@
+//! The n-th operation of each kind fails, for every n: nobody is told that something is done which is not, and after a restart all is consistent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use storage::fs::sim::{CrashStyle, Fault, FaultKind, Op, SimFs};
+use storage::{Error, Key, Put, PutLease, PutValue};
+
+use super::super::environment::HandClock;
+use super::life::{Life, open, options};
+use super::run::Stop;
+use super::world::{World, Wrong};
+use crate::model::rng::Rng;
+
+const OPS: [Op; 15] = [
+    Op::Write,
+    Op::Sync,
+    Op::Read,
+    Op::SetLen,
+    Op::Allocate,
+    Op::Rename,
+    Op::Remove,
+    Op::SyncDir,
+    Op::Create,
+    Op::Open,
+    Op::List,
+    Op::Metadata,
+    Op::FreeBytes,
+    Op::CreateDir,
+    Op::Lock,
+];
+
+/// Steps before the disk fails, and while it may.
+const STEPS_BEFORE: usize = 25;
+const STEPS: usize = 16;
+
+/// What was tried.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub scripts: u64,
+    /// Errors that struck.
+    pub errors: u64,
+    /// By kind of operation and of error.
+    pub kinds: BTreeMap<String, u64>,
+    /// By what the caller learned.
+    pub told: BTreeMap<&'static str, u64>,
+    /// Disks that were looked at afterwards.
+    pub images: u64,
+    /// Commands whose outcome was unknown that had happened, and that had not.
+    pub happened: u64,
+    pub had_not: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Tally) {
+        self.scripts += other.scripts;
+        self.errors += other.errors;
+        other.kinds.iter().for_each(|(name, count)| *self.kinds.entry(name.clone()).or_default() += count);
+        other.told.iter().for_each(|(name, count)| *self.told.entry(name).or_default() += count);
+        self.images += other.images;
+        self.happened += other.happened;
+        self.had_not += other.had_not;
+    }
+}
+
+/// All errors of one script, or the one that is asked for.
+pub fn script(seed: u64, only: Option<u64>, tally: &mut Tally) -> Result<(), Stop> {
+    let (disk, clock) = (SimFs::new(), Arc::new(HandClock::default()));
+    let stop = |number, place: String, wrong| Stop::new(seed, number, place, wrong);
+    let begin = || {
+        let mut life = Life::begin(&disk, &clock, &[Arc::new(World::new())], seed)?;
+        life.steps(STEPS_BEFORE)?;
+        Ok(life.world().clone())
+    };
+    let world = Arc::new(begin().map_err(|wrong| stop(0, "before any error".into(), wrong))?);
+    let mut number = 0;
+    for op in OPS {
+        for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Partial] {
+            if kind == FaultKind::Partial && !matches!(op, Op::Write | Op::Sync) {
+                continue;
+            }
+            for lasting in [false, true] {
+                for nth in 1.. {
+                    let wanted = only.is_none_or(|only| only == number);
+                    let fault = Fault::new(kind, nth).on(op);
+                    let fault = if lasting { fault.lasting() } else { fault };
+                    let mut case = Case { seed, rng: Rng::new(seed ^ number), clock: &clock, world: &world, tally };
+                    let place =
+                        || format!("{kind:?} at {op:?} number {nth}{}", if lasting { " and after" } else { "" });
+                    number += 1;
+                    match case.run(&disk.restart(), fault, wanted) {
+                        Ok(true) => *tally.kinds.entry(format!("{op:?} {kind:?}")).or_default() += 1,
+                        Ok(false) => break,
+                        Err(wrong) => return Err(stop(number - 1, place(), wrong)),
+                    }
+                }
+            }
+        }
+    }
+    tally.scripts += 1;
+    Ok(())
+}
+
+/// One run into one error.
+struct Case<'a> {
+    seed: u64,
+    rng: Rng,
+    clock: &'a Arc<HandClock>,
+    world: &'a Arc<World>,
+    tally: &'a mut Tally,
+}
+
+impl Case<'_> {
+    /// True if the error struck. What it left is looked at if it is wanted.
+    fn run(&mut self, disk: &SimFs, fault: Fault, wanted: bool) -> Result<bool, Wrong> {
+        disk.inject(fault);
+        let (allowed, told) = match Life::begin(disk, self.clock, std::slice::from_ref(self.world), self.seed + 1) {
+            Err(Wrong::Error(error)) => (vec![self.world.clone()], Some(error)),
+            Err(wrong) => return Err(wrong),
+            Ok(mut life) => {
+                let told = match live(&mut life) {
+                    Ok(()) => None,
+                    Err(Wrong::Error(error)) => Some(error),
+                    Err(wrong) => return Err(wrong),
+                };
+                let allowed = self.ended(&life, told.as_ref())?;
+                (allowed, told)
+            }
+        };
+        if !disk.has_failed() {
+            return told.map_or(Ok(false), |error| Err(Wrong::Error(error)));
+        }
+        disk.clear_faults();
+        self.tally.errors += 1;
+        *self.tally.told.entry(told.as_ref().map_or("nothing", name)).or_default() += 1;
+        if wanted {
+            self.look(disk, &allowed)?;
+        }
+        Ok(true)
+    }
+
+    /// What is said and shown after the error. Which states may be found on the disk.
+    fn ended(&mut self, life: &Life, told: Option<&Error>) -> Result<Vec<Arc<World>>, Wrong> {
+        let Some(error) = told else { return Ok(vec![Arc::new(life.world().clone())]) };
+        let mut allowed = life.allowed_after(error);
+        if matches!(error, Error::NoSpace) {
+            // A refusal: it goes on, maybe with an alarm in the log that nobody waited for.
+            life.keyspace.rest();
+            let status = life.keyspace.status();
+            let after =
+                World { applied: status.applied.0, digest: None, alarms: status.alarms, ..life.world().clone() };
+            life.world().check_content(&life.keyspace, &mut self.rng).or_else(error_is_fine)?;
+            allowed.push(Arc::new(after));
+            return Ok(allowed);
+        }
+        if life.keyspace.barrier().is_err() {
+            let put = Put {
+                key: Key::new("late").expect("not empty"),
+                value: PutValue::Set("1".into()),
+                lease: PutLease::Detach,
+                prev_kv: false,
+            };
+            match life.keyspace.put(put).wait() {
+                Err(Error::Stopped) => {}
+                other => return Err(Wrong::Answer(format!("after {error} a put got {other:?}"))),
+            }
+        }
+        // What was published stays readable, or the disk says that it cannot be read.
+        life.world().check_content(&life.keyspace, &mut self.rng).or_else(error_is_fine)?;
+        Ok(allowed)
+    }
+
+    /// The next process on the same machine, and what a power cut leaves of before and after it.
+    fn look(&mut self, disk: &SimFs, allowed: &[Arc<World>]) -> Result<(), Wrong> {
+        let styles = [CrashStyle::KeepNone, CrashStyle::Sectors, CrashStyle::HeaderBytes];
+        let cut = disk.crash(*self.rng.pick(&styles), self.rng.next());
+        let again = disk.restart();
+        self.open(&cut, allowed).map_err(|wrong| wrong.within("after a power cut"))?;
+        let found = self.open(&again, allowed).map_err(|wrong| wrong.within("after a restart"))?;
+        self.tally.happened += u64::from(allowed.len() > 1 && found.digest.is_none());
+        self.tally.had_not += u64::from(allowed.len() > 1 && found.digest.is_some());
+        // What the next process has shown is there for good.
+        let later = again.crash(CrashStyle::KeepNone, 0);
+        self.open(&later, std::slice::from_ref(&found)).map_err(|wrong| wrong.within("after both"))?;
+        Ok(())
+    }
+
+    fn open(&mut self, disk: &SimFs, allowed: &[Arc<World>]) -> Result<Arc<World>, Wrong> {
+        let keyspace = open(disk, self.clock, self.rng.next(), options())?;
+        keyspace.rest();
+        let world = World::find(allowed, &keyspace)?;
+        world.check(&keyspace, &mut self.rng)?;
+        self.tally.images += 1;
+        Ok(world)
+    }
+}
+
+/// Every kind of work once at least.
+fn live(life: &mut Life) -> Result<(), Wrong> {
+    life.clear_alarm()?;
+    life.steps(STEPS)?;
+    life.keyspace.freeze();
+    let mut turns = 0;
+    while life.turn()?.is_some() && turns < 40 {
+        turns += 1;
+    }
+    life.rewrite();
+    life.steps(STEPS)?;
+    while life.turn()?.is_some() && turns < 80 {
+        turns += 1;
+    }
+    life.steps(2)
+}
+
+fn error_is_fine(wrong: Wrong) -> Result<(), Wrong> {
+    if let Wrong::Error(_) = wrong { Ok(()) } else { Err(wrong) }
+}
+
+fn name(error: &Error) -> &'static str {
+    match error {
+        Error::OutcomeUnknown => "outcome unknown",
+        Error::Stopped => "stopped",
+        Error::NoSpace => "no space",
+        Error::Io { .. } => "input/output error",
+        Error::Corrupt { .. } => "corrupt",
+        Error::LogMismatch { .. } => "log mismatch",
+        _ => "another error",
+    }
+}
