@@ -63,42 +63,68 @@ impl Tally {
     }
 }
 
-/// All errors of one script, or the one that is asked for.
-pub fn script(seed: u64, only: Option<u64>, tally: &mut Tally) -> Result<(), Stop> {
+/// The errors of one script, at every so many operations of each kind, or the one error that is asked for.
+pub fn script(seed: u64, every: u64, only: Option<u64>, tally: &mut Tally) -> Result<(), Stop> {
     let (disk, clock) = (SimFs::new(), Arc::new(HandClock::default()));
-    let stop = |number, place: String, wrong| Stop::new(seed, number, place, wrong);
     let begin = || {
         let mut life = Life::begin(&disk, &clock, &[Arc::new(World::new())], seed)?;
         life.steps(STEPS_BEFORE)?;
         Ok(life.world().clone())
     };
-    let world = Arc::new(begin().map_err(|wrong| stop(0, "before any error".into(), wrong))?);
-    let mut number = 0;
-    for op in OPS {
-        for kind in [FaultKind::Io, FaultKind::NoSpace, FaultKind::Partial] {
-            if kind == FaultKind::Partial && !matches!(op, Op::Write | Op::Sync) {
+    let world = begin().map_err(|wrong| Stop::new(seed, 0, "before any error".into(), wrong))?;
+    let world = Arc::new(world);
+    let mut rng = Rng::new(seed);
+    for (index, series) in all_series().enumerate() {
+        let first = index as u64 * NUMBERS;
+        let mut number = first + 1 + rng.below(every as usize) as u64;
+        if let Some(only) = only {
+            if only / NUMBERS != index as u64 {
                 continue;
             }
-            for lasting in [false, true] {
-                for nth in 1.. {
-                    let wanted = only.is_none_or(|only| only == number);
-                    let fault = Fault::new(kind, nth).on(op);
-                    let fault = if lasting { fault.lasting() } else { fault };
-                    let mut case = Case { seed, rng: Rng::new(seed ^ number), clock: &clock, world: &world, tally };
-                    let place =
-                        || format!("{kind:?} at {op:?} number {nth}{}", if lasting { " and after" } else { "" });
-                    number += 1;
-                    match case.run(&disk.restart(), fault, wanted) {
-                        Ok(true) => *tally.kinds.entry(format!("{op:?} {kind:?}")).or_default() += 1,
-                        Ok(false) => break,
-                        Err(wrong) => return Err(stop(number - 1, place(), wrong)),
-                    }
-                }
+            number = only;
+        }
+        loop {
+            let mut case = Case { seed, rng: Rng::new(seed ^ number), clock: &clock, world: &world, tally };
+            let place = |wrong| Stop::new(seed, number, format!("{series:?}, number {}", number - first), wrong);
+            if !case.run(&disk.restart(), series.fault(number - first)).map_err(place)? || only.is_some() {
+                break;
             }
+            *tally.kinds.entry(format!("{:?} {:?}", series.op, series.kind)).or_default() += 1;
+            number += every;
         }
     }
     tally.scripts += 1;
     Ok(())
+}
+
+/// About the errors that there are in a script.
+pub const EVERY_ERROR: u64 = 4500;
+
+/// More than a script has operations of one kind.
+const NUMBERS: u64 = 100_000;
+
+/// The errors of one kind, at each operation of one kind.
+#[derive(Debug)]
+struct Series {
+    op: Op,
+    kind: FaultKind,
+    lasting: bool,
+}
+
+impl Series {
+    fn fault(&self, nth: u64) -> Fault {
+        let fault = Fault::new(self.kind, nth).on(self.op);
+        if self.lasting { fault.lasting() } else { fault }
+    }
+}
+
+fn all_series() -> impl Iterator<Item = Series> {
+    let kinds = |op| {
+        let partial = matches!(op, Op::Write | Op::Sync).then_some(FaultKind::Partial);
+        [FaultKind::Io, FaultKind::NoSpace].into_iter().chain(partial)
+    };
+    let of_op = move |op| kinds(op).flat_map(move |kind| [false, true].map(|lasting| Series { op, kind, lasting }));
+    OPS.into_iter().flat_map(of_op)
 }
 
 /// One run into one error.
@@ -111,8 +137,8 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// True if the error struck. What it left is looked at if it is wanted.
-    fn run(&mut self, disk: &SimFs, fault: Fault, wanted: bool) -> Result<bool, Wrong> {
+    /// True if the error struck; then what it left was looked at.
+    fn run(&mut self, disk: &SimFs, fault: Fault) -> Result<bool, Wrong> {
         disk.inject(fault);
         let (allowed, told) = match Life::begin(disk, self.clock, std::slice::from_ref(self.world), self.seed + 1) {
             Err(Wrong::Error(error)) => (vec![self.world.clone()], Some(error)),
@@ -133,9 +159,7 @@ impl Case<'_> {
         disk.clear_faults();
         self.tally.errors += 1;
         *self.tally.told.entry(told.as_ref().map_or("nothing", name)).or_default() += 1;
-        if wanted {
-            self.look(disk, &allowed)?;
-        }
+        self.look(disk, &allowed)?;
         Ok(true)
     }
 
@@ -147,8 +171,8 @@ impl Case<'_> {
             // A refusal: it goes on, maybe with an alarm in the log that nobody waited for.
             life.keyspace.rest();
             let status = life.keyspace.status();
-            let after =
-                World { applied: status.applied.0, digest: None, alarms: status.alarms, ..life.world().clone() };
+            let (applied, alarms) = (status.applied.0, status.alarms);
+            let after = World { applied, alarms, digest: None, marked: None, ..life.world().clone() };
             life.world().check_content(&life.keyspace, &mut self.rng).or_else(error_is_fine)?;
             allowed.push(Arc::new(after));
             return Ok(allowed);

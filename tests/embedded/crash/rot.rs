@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use storage::fs::sim::{CrashStyle, SimFs};
-use storage::{At, ChangeKind, Error, KeyRange, Keyspace, RangeRequest, Revision};
+use storage::{At, Change, ChangeKind, Error, KeyRange, Keyspace, RangeRequest, Revision};
 
 use super::super::convert;
 use super::super::environment::HandClock;
@@ -15,6 +15,8 @@ use super::quiet::Quiet;
 use super::run::Stop;
 use super::world::{World, Wrong, stored_changes};
 use crate::model::rng::Rng;
+use crate::model::state::{Change as Known, Record};
+use crate::model::wire::KeyValue;
 
 /// Steps of the history whose files are damaged.
 const STEPS: usize = 80;
@@ -67,8 +69,10 @@ enum End {
     Refused,
     /// A read says so.
     Read,
-    /// A read misses something, or has it twice, and verify says so.
+    /// A read misses something, or shows what a key was before, and verify says so: rows have vanished from a tree.
     Missing,
+    /// The same rows were missing when the log was replayed: a key begins anew, or a deletion changes nothing. Verify says so.
+    Replayed,
     /// Reads see nothing of it, verify does.
     Verify,
     /// Nothing that holds data was damaged.
@@ -84,9 +88,12 @@ enum End {
 /// Damages of one history, or the one that is asked for.
 pub fn history(seed: u64, only: Option<u64>, tally: &mut Tally) -> Result<(), Stop> {
     let (disk, clock, mut rng) = (SimFs::new(), Arc::new(HandClock::default()), Rng::new(seed));
+    let flushed = rng.chance(50);
     let lead = || {
         let mut life = Life::begin(&disk, &clock, &[Arc::new(World::new())], seed)?;
         life.steps(STEPS)?;
+        life.keyspace.freeze();
+        while flushed && life.turn()?.is_some() {}
         Ok(life.world().clone())
     };
     let world = Arc::new(lead().map_err(|wrong| Stop::new(seed, 0, "before any damage".into(), wrong))?);
@@ -98,7 +105,8 @@ pub fn history(seed: u64, only: Option<u64>, tally: &mut Tally) -> Result<(), St
         if only.is_some_and(|only| only != number) {
             continue;
         }
-        let case = Case { clock: &clock, world: &world, torn: files.in_last_frame(&path, damage) };
+        let (torn, replays) = (files.in_last_frame(&path, damage), !flushed && kind_of(&path) == "base");
+        let case = Case { clock: &clock, world: &world, torn, replays };
         let disk = image.restart();
         files.apply(&disk, &path, damage);
         let end = Quiet::run(|| case.examine(&disk, &mut Rng::new(seed_of_case)));
@@ -162,10 +170,12 @@ impl Files {
         let of_last: Vec<usize> = sectors.iter().copied().filter(|sector| *sector >= self.last_frame).collect();
         let choice = if last && !of_last.is_empty() { &of_last } else { sectors };
         let sector = *rng.pick(choice);
+        let len = SECTOR.min(self.contents[path].len() - sector * SECTOR);
+        let other = *rng.pick(sectors);
         let damage = match rng.below(10) {
-            0..6 => Damage::Flip((sector * SECTOR * 8 + rng.below(SECTOR * 8)) as u64),
             6 | 7 => Damage::Zero(sector),
-            _ => Damage::Swap(sector, *rng.pick(sectors)),
+            8 | 9 if other != sector => Damage::Swap(sector, other),
+            _ => Damage::Flip(((sector * SECTOR + rng.below(len)) * 8 + rng.below(8)) as u64),
         };
         (path.clone(), damage)
     }
@@ -175,8 +185,7 @@ impl Files {
         let sector = |number: usize| &bytes[number * SECTOR..bytes.len().min((number + 1) * SECTOR)];
         let put = |number: usize, data: &[u8]| disk.damage(path, (number * SECTOR) as u64, data).expect("it is there");
         match damage {
-            Damage::Flip(bit) if bit / 8 < bytes.len() as u64 => disk.flip_bit(path, bit).expect("it is there"),
-            Damage::Flip(_) => {}
+            Damage::Flip(bit) => disk.flip_bit(path, bit).expect("it is there"),
             Damage::Zero(number) => put(number, &vec![0; sector(number).len()]),
             Damage::Swap(one, other) => {
                 put(one, sector(other));
@@ -192,11 +201,48 @@ impl Files {
     }
 }
 
+fn same_change(known: &Known, change: &Change) -> bool {
+    let same = match (&known.version.record, &change.kind) {
+        (None, ChangeKind::Tombstone) => true,
+        (Some(record), ChangeKind::Put { create, version, lease, value }) => {
+            (record.create, record.version, record.lease) == (create.0, *version, *lease) && record.value == *value
+        }
+        _ => false,
+    };
+    same && known.key == change.key
+}
+
+/// What reads showed.
+enum Seen {
+    /// Everything as it was.
+    All,
+    /// Nothing that never was, but not everything.
+    Missing,
+    /// This never was.
+    Wrong(String),
+}
+
+impl Seen {
+    fn complete(&mut self, complete: bool) {
+        if !complete && matches!(self, Seen::All) {
+            *self = Seen::Missing;
+        }
+    }
+
+    fn genuine(&mut self, genuine: bool, what: impl FnOnce() -> String) {
+        if !genuine && !matches!(self, Seen::Wrong(_)) {
+            *self = Seen::Wrong(what());
+        }
+    }
+}
+
 /// One damage.
 struct Case<'a> {
     clock: &'a Arc<HandClock>,
     world: &'a Arc<World>,
     torn: bool,
+    /// Base is damaged, and the log holds more than it: what is replayed is worked out anew on what base answers.
+    replays: bool,
 }
 
 impl Case<'_> {
@@ -217,18 +263,18 @@ impl Case<'_> {
         if applied != self.world.applied {
             return Err(Wrong::Answer(format!("it is at position {applied} of {}", self.world.applied)));
         }
-        let read = catch_unwind(AssertUnwindSafe(|| self.read(&keyspace)));
-        let end = match read {
+        let looked = catch_unwind(AssertUnwindSafe(|| (self.read(&keyspace), keyspace.verify())));
+        let end = match looked {
             Err(_) => Ok(End::Stopped),
-            Ok(Err(Wrong::Error(_))) => Ok(End::Read),
-            Ok(Err(wrong)) => Err(wrong),
-            Ok(Ok(complete)) => match (catch_unwind(AssertUnwindSafe(|| keyspace.verify())), complete) {
-                (Err(_), _) => Ok(End::Stopped),
-                (Ok(Err(_)), true) => Ok(End::Verify),
-                (Ok(Err(_)), false) => Ok(End::Missing),
-                (Ok(Ok(())), true) => Ok(End::Harmless),
-                (Ok(Ok(())), false) => Err(Wrong::Answer("something is missing, and verify sees nothing".into())),
-            },
+            Ok((Ok(Seen::Wrong(what)), found)) if !self.replays || found.is_ok() => {
+                Err(Wrong::Answer(format!("it shows what never was, {what}; verify says {found:?}")))
+            }
+            Ok((Ok(Seen::Missing), Ok(()))) => Err(Wrong::Answer("not all is there, and verify sees nothing".into())),
+            Ok((Err(_), _)) => Ok(End::Read),
+            Ok((Ok(Seen::All), Err(_))) => Ok(End::Verify),
+            Ok((Ok(Seen::Missing), Err(_))) => Ok(End::Missing),
+            Ok((Ok(Seen::Wrong(_)), _)) => Ok(End::Replayed),
+            Ok((Ok(Seen::All), Ok(()))) => Ok(End::Harmless),
         };
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(keyspace)));
         match end {
@@ -237,45 +283,48 @@ impl Case<'_> {
         }
     }
 
-    /// Reads everything. True if nothing is missing. Errors: wrong bytes, or what a read says.
-    fn read(&self, keyspace: &Keyspace) -> Result<bool, Wrong> {
+    /// Reads everything. Errors: what a read says.
+    fn read(&self, keyspace: &Keyspace) -> Result<Seen, Error> {
         let model = &self.world.model;
-        let mut complete = true;
-        for revision in model.compacted.max(1)..=model.revision {
+        let current = keyspace.revision().0;
+        let mut seen = if current == model.revision { Seen::All } else { Seen::Wrong(format!("revision {current}")) };
+        for revision in model.compacted.max(1)..=current.min(model.revision) {
             let range = RangeRequest { at: At::Revision(revision), ..RangeRequest::new(KeyRange::all()) };
             let found = keyspace.range(&range)?.kvs;
-            for kv in &found {
-                if model.get(&kv.key, revision).as_ref() != Some(&convert::key_value(kv)) {
-                    return Err(Wrong::Answer(format!("at revision {revision} it serves {kv:?}")));
-                }
+            seen.complete(found.len() == model.scan(&[0], &[0], revision).len());
+            for kv in found.iter().map(convert::key_value) {
+                seen.complete(model.get(&kv.key, revision).as_ref() == Some(&kv));
+                seen.genuine(self.existed(&kv), || {
+                    let numbers = (kv.create_revision, kv.mod_revision, kv.version, kv.lease);
+                    format!("at revision {revision}: {:?}, {numbers:?}, {} bytes", kv.key, kv.value.len())
+                });
             }
-            complete &= found.len() == model.scan(&[0], &[0], revision).len();
         }
         let mut found = 0;
         for change in stored_changes(keyspace, Revision(model.revision))? {
             let all = model.history.get(&change.at.main.0);
-            let known = all.and_then(|changes| changes.get(usize::try_from(change.at.sub).ok()?));
-            let same = known.is_some_and(|known| match (&known.version.record, &change.kind) {
-                (None, ChangeKind::Tombstone) => known.key == change.key,
-                (Some(record), ChangeKind::Put { create, version, lease, value }) => {
-                    known.key == change.key
-                        && (record.create, record.version, record.lease) == (create.0, *version, *lease)
-                        && record.value == *value
-                }
-                _ => false,
-            });
-            if !same {
-                return Err(Wrong::Answer(format!("it serves the change {change:?}")));
-            }
+            let known = usize::try_from(change.at.sub).ok().and_then(|sub| all?.get(sub));
+            let same = known.is_some_and(|known| same_change(known, &change));
+            seen.genuine(same, || format!("change {:?} of {:?}", change.at, change.key));
             found += usize::from(change.at.main.0 > model.compacted.max(1));
         }
         let above = model.history.range(model.compacted.max(1) + 1..);
-        complete &= found == above.map(|(_, changes)| changes.len()).sum::<usize>();
+        seen.complete(found == above.map(|(_, changes)| changes.len()).sum::<usize>());
         match self.world.check_leases(keyspace) {
-            Err(Wrong::Answer(_)) => Ok(false),
-            Err(error) => Err(error),
-            Ok(()) => Ok(complete),
+            Err(Wrong::Error(error)) => return Err(error),
+            answer => seen.complete(answer.is_ok()),
         }
+        Ok(seen)
+    }
+
+    /// True for what a key once was.
+    fn existed(&self, kv: &KeyValue) -> bool {
+        let versions = self.world.model.keys.get(&kv.key).into_iter().flatten();
+        let same = |record: &Record| {
+            (record.create, record.version, record.lease) == (kv.create_revision, kv.version, kv.lease)
+                && record.value == kv.value
+        };
+        versions.filter(|version| version.at == kv.mod_revision).filter_map(|version| version.record.as_ref()).any(same)
     }
 
     /// What no read sees may still be met by a write: it may end the keyspace, but never make it serve anything wrong.
@@ -290,13 +339,13 @@ impl Case<'_> {
             while life.turn()?.is_some() {}
             life.keyspace.barrier()?;
             let world = life.world().clone();
-            let case = Case { clock: self.clock, world: &Arc::new(world), torn: false };
-            let complete = case.read(&life.keyspace)?;
+            let case = Case { clock: self.clock, world: &Arc::new(world), torn: false, replays: false };
+            let seen = case.read(&life.keyspace)?;
             life.keyspace.verify()?;
-            if complete {
-                Ok(())
-            } else {
-                Err(Wrong::Answer("something is missing later, and verify sees nothing".into()))
+            match seen {
+                Seen::All => Ok(()),
+                Seen::Missing => Err(Wrong::Answer("not all is there, and verify sees nothing".into())),
+                Seen::Wrong(what) => Err(Wrong::Answer(format!("it shows what never was, {what}"))),
             }
         }));
         match went {

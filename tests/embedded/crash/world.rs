@@ -19,11 +19,11 @@ use crate::model::wire::KeyValue;
 pub struct World {
     pub model: Model,
     pub alarms: Vec<Alarm>,
-    /// The last frame's position, and the digest of all frames up to there.
+    /// The last frame's position, and the digest of all frames up to there, if it was told.
     pub applied: u64,
     pub digest: Option<Digest>,
-    /// The newest mark of the wall clock; nothing is known of it without the digest.
-    pub marked: Option<Revision>,
+    /// The newest mark of the wall clock, if that is known.
+    pub marked: Option<Option<Revision>>,
 }
 
 /// Why an image is not what it must be.
@@ -82,7 +82,13 @@ pub fn stored_changes(keyspace: &Keyspace, upto: Revision) -> Result<Vec<Arc<Cha
 impl World {
     /// An empty keyspace.
     pub fn new() -> World {
-        World { model: Model::new(), alarms: Vec::new(), applied: 0, digest: Some(Digest::default()), marked: None }
+        World {
+            model: Model::new(),
+            alarms: Vec::new(),
+            applied: 0,
+            digest: Some(Digest::default()),
+            marked: Some(None),
+        }
     }
 
     /// The one that a keyspace holds, as its position says.
@@ -100,8 +106,8 @@ impl World {
         let Status { revision, compacted, applied, digest, .. } = keyspace.status();
         same("revision", &self.model.revision, &revision.0)?;
         same("compacted revision", &self.model.compacted, &compacted.0)?;
-        (self.applied, self.digest) = (applied.0, Some(digest));
-        self.marked = keyspace.revision_at(u64::MAX)?;
+        (self.applied, self.digest, self.marked) = (applied.0, Some(digest), None);
+        self.marked = Some(keyspace.revision_at(u64::MAX)?);
         Ok(())
     }
 
@@ -110,9 +116,9 @@ impl World {
         self.check_numbers(&keyspace.status())?;
         self.check_content(keyspace, rng)?;
         self.check_leases(keyspace)?;
-        if self.digest.is_some() {
+        if let Some(marked) = self.marked {
             let kept = |mark: Option<Revision>| mark.filter(|mark| mark.0 > self.model.compacted);
-            same("the newest mark", &kept(self.marked), &kept(keyspace.revision_at(u64::MAX)?))?;
+            same("the newest mark", &kept(marked), &kept(keyspace.revision_at(u64::MAX)?))?;
         }
         keyspace.verify()?;
         Ok(())
