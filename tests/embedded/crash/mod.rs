@@ -10,7 +10,6 @@
 pub mod errors;
 pub mod images;
 pub mod life;
-pub mod quiet;
 pub mod restoring;
 pub mod rot;
 pub mod run;

@@ -1,8 +1,10 @@
 //! Bits that flip, sectors that vanish or change places behind everyone's back: found by the read that meets them or by verify, and never served.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use storage::fs::sim::{CrashStyle, SimFs};
@@ -11,7 +13,6 @@ use storage::{At, Change, ChangeKind, Error, KeyRange, Keyspace, RangeRequest, R
 use super::super::convert;
 use super::super::environment::HandClock;
 use super::life::{Life, open, options};
-use super::quiet::Quiet;
 use super::run::Stop;
 use super::world::{World, Wrong, stored_changes};
 use crate::model::rng::Rng;
@@ -44,6 +45,15 @@ impl Tally {
         self.damages += other.damages;
         other.kinds.iter().for_each(|(name, count)| *self.kinds.entry(name.clone()).or_default() += count);
         other.ends.iter().for_each(|(name, count)| *self.ends.entry(name.clone()).or_default() += count);
+    }
+
+    /// Takes a report: file, damage, end.
+    fn take(&mut self, report: &str) {
+        let (what, end) = report.rsplit_once(' ').unwrap_or((report, ""));
+        let file = what.split(' ').next().unwrap_or_default();
+        *self.kinds.entry(what.to_owned()).or_default() += 1;
+        *self.ends.entry(format!("{file} {end}")).or_default() += 1;
+        self.damages += 1;
     }
 
     /// How many ended so.
@@ -85,8 +95,67 @@ enum End {
     Torn,
 }
 
-/// Damages of one history, or the one that is asked for.
+/// Damages of one history, or the one that is asked for. They are tried in processes of their own: a panic within the database may end one.
 pub fn history(seed: u64, only: Option<u64>, tally: &mut Tally) -> Result<(), Stop> {
+    if let Some(only) = only {
+        return damages(seed, only..only + 1, |_, _| {});
+    }
+    let mut next = 0;
+    while next < DAMAGES {
+        let (reports, stopped) = in_a_process(seed, next)?;
+        next += reports.len() as u64;
+        for report in &reports {
+            tally.take(report);
+        }
+        if stopped {
+            tally.take("base ? Stopped");
+            next += 1;
+        }
+    }
+    tally.histories += 1;
+    Ok(())
+}
+
+/// Has the damages from a number on tried by another process. What it reported, and whether it ended before it was through.
+fn in_a_process(seed: u64, first: u64) -> Result<(Vec<String>, bool), Stop> {
+    let program = std::env::current_exe().expect("this program has a name");
+    let child = Command::new(program)
+        .args(["--exact", TEST, "--nocapture"])
+        .env(PART, format!("{seed} {first}"))
+        .output()
+        .expect("it can be started");
+    let text = String::from_utf8_lossy(&child.stdout).into_owned();
+    let lines = || text.lines();
+    if let Some(wrong) = lines().find_map(|line| line.strip_prefix("wrong ")) {
+        let (number, what) = wrong.split_once(' ').unwrap_or((wrong, ""));
+        let number = number.parse().unwrap_or(first);
+        return Err(Stop::new(seed, number, "damage".into(), Wrong::Answer(what.to_owned())));
+    }
+    let reports: Vec<String> = lines().filter_map(|line| line.strip_prefix("damage ")).map(str::to_owned).collect();
+    let through = first + reports.len() as u64 >= DAMAGES;
+    // A process that ends before it has begun would go on for ever.
+    assert!(through || !child.status.success(), "it tried no more than {}: {text}", reports.len());
+    Ok((reports, !through))
+}
+
+/// The name of the test, and what tells a process that it is to do a part of it.
+const TEST: &str = "rot_is_found_and_never_served";
+const PART: &str = "STERNPOST_TEST_ROT_PART";
+
+/// Does a part of the test if this process was started for that.
+pub fn do_part() -> bool {
+    let Ok(part) = std::env::var(PART) else { return false };
+    let mut numbers = part.split(' ').map(|number| number.parse::<u64>().expect("a number"));
+    let (seed, first) = (numbers.next().expect("a seed"), numbers.next().expect("a damage"));
+    let report = |what: &str, end: End| println!("damage {what} {end:?}");
+    if let Err(Stop { number, wrong, place, .. }) = damages(seed, first..DAMAGES, report) {
+        println!("wrong {number} {place}: {wrong}");
+    }
+    true
+}
+
+/// Tries damages of one history.
+fn damages(seed: u64, numbers: Range<u64>, mut report: impl FnMut(&str, End)) -> Result<(), Stop> {
     let (disk, clock, mut rng) = (SimFs::new(), Arc::new(HandClock::default()), Rng::new(seed));
     let flushed = rng.chance(50);
     let lead = || {
@@ -99,26 +168,21 @@ pub fn history(seed: u64, only: Option<u64>, tally: &mut Tally) -> Result<(), St
     let world = Arc::new(lead().map_err(|wrong| Stop::new(seed, 0, "before any damage".into(), wrong))?);
     let image = disk.crash(CrashStyle::KeepAll, 0);
     let files = Files::of(&image);
-    for number in 0..DAMAGES {
+    for number in 0..numbers.end {
         let (path, damage) = files.damage(&mut rng);
         let seed_of_case = rng.next();
-        if only.is_some_and(|only| only != number) {
+        if number < numbers.start {
             continue;
         }
         let (torn, replays) = (files.in_last_frame(&path, damage), !flushed && kind_of(&path) == "base");
         let case = Case { clock: &clock, world: &world, torn, replays };
         let disk = image.restart();
         files.apply(&disk, &path, damage);
-        let end = Quiet::run(|| case.examine(&disk, &mut Rng::new(seed_of_case)));
+        let end = case.examine(&disk, &mut Rng::new(seed_of_case));
         let end = end.map_err(|wrong| Stop::new(seed, number, format!("{damage:?} in {}", path.display()), wrong))?;
-        let file = kind_of(&path);
         let name = format!("{damage:?}");
-        let name = name.split('(').next().unwrap_or_default();
-        *tally.kinds.entry(format!("{file} {name}")).or_default() += 1;
-        *tally.ends.entry(format!("{file} {end:?}")).or_default() += 1;
-        tally.damages += 1;
+        report(&format!("{} {}", kind_of(&path), name.split('(').next().unwrap_or_default()), end);
     }
-    tally.histories += 1;
     Ok(())
 }
 
