@@ -223,16 +223,9 @@ impl Case<'_> {
 fn live(life: &mut Life) -> Result<(), Wrong> {
     life.clear_alarm()?;
     life.steps(STEPS)?;
-    life.keyspace.freeze();
-    let mut turns = 0;
-    while life.turn()?.is_some() && turns < 40 {
-        turns += 1;
-    }
-    life.rewrite();
+    life.rewrite()?;
     life.steps(STEPS)?;
-    while life.turn()?.is_some() && turns < 80 {
-        turns += 1;
-    }
+    life.settle()?;
     life.steps(2)
 }
 

@@ -38,6 +38,8 @@ pub struct Tally {
     pub styles: BTreeMap<String, u64>,
     /// Cuts within recovery, by how deep.
     pub recoveries: [u64; DEPTH],
+    /// Images that were written to and cut once more.
+    pub gone_on: u64,
     /// Images in which something unacknowledged survived.
     pub survived: u64,
     pub keys: u64,
@@ -51,6 +53,7 @@ impl Tally {
         other.activities.iter().for_each(|(name, count)| *self.activities.entry(name).or_default() += count);
         other.styles.iter().for_each(|(name, count)| *self.styles.entry(name.clone()).or_default() += count);
         self.recoveries.iter_mut().zip(other.recoveries).for_each(|(sum, count)| *sum += count);
+        self.gone_on += other.gone_on;
         self.survived += other.survived;
         self.keys += other.keys;
     }
@@ -90,7 +93,7 @@ impl<'a> History<'a> {
                 }
                 false => None,
             };
-            let mut over = life.end();
+            let mut over = life.end().map_err(in_life)?;
             if let Some(restore) = restore {
                 self.restores(&restore, &mut rng)?;
             }
@@ -174,23 +177,33 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
+    /// What was opened goes on for a few steps, and is cut again.
+    fn go_on(&mut self, image: &SimFs, world: Arc<World>) -> Result<(), Wrong> {
+        let mut life = Life::begin(image, self.clock, std::slice::from_ref(&world), self.rng.next())?;
+        life.clear_alarm()?;
+        life.steps(1 + self.rng.below(4))?;
+        if self.rng.chance(30) {
+            life.settle()?;
+            life.world().check_swept(&life.keyspace)?;
+        }
+        let last = Arc::new(life.world().clone());
+        let cut = image.crash(*self.rng.pick(&STYLES), self.rng.next());
+        self.tally.gone_on += 1;
+        self.open(&cut, std::slice::from_ref(&last)).map(drop)
+    }
+
     /// Opens an image, compares it with what it may hold, and cuts its recovery now and then.
     fn examine(&mut self, image: &SimFs, allowed: &[Arc<World>], depth: usize) -> Result<(), Wrong> {
         let again = depth < DEPTH && self.rng.chance(30);
         if again {
             image.record();
         }
-        // A small bound makes recovery bring parts to base.
-        let options = Options { recent_changes: *self.rng.pick(&[6, 1_000_000]), ..options() };
-        let keyspace = open(image, self.clock, self.rng.next(), options)?;
-        keyspace.rest();
-        let world = World::find(allowed, &keyspace)?;
-        world.check(&keyspace, &mut self.rng)?;
-        self.tally.images += 1;
-        self.tally.keys += world.model.keys.len() as u64;
+        let world = self.open(image, allowed)?;
         self.tally.survived += u64::from(!Arc::ptr_eq(&world, &allowed[0]));
-        drop(keyspace);
-        let Some(tape) = image.take_tape() else { return Ok(()) };
+        let Some(tape) = image.take_tape() else {
+            let on = self.rng.chance(12);
+            return if on { self.go_on(image, world).map_err(|wrong| wrong.within("when it went on")) } else { Ok(()) };
+        };
         let mut player = tape.play();
         let mut places: Vec<usize> = (0..2).map(|_| 1 + self.rng.below(tape.steps().len())).collect();
         places.sort_unstable();
@@ -203,5 +216,17 @@ impl Cut<'_> {
             self.tally.recoveries[depth] += 1;
         }
         Ok(())
+    }
+
+    fn open(&mut self, image: &SimFs, allowed: &[Arc<World>]) -> Result<Arc<World>, Wrong> {
+        // A small bound makes recovery bring parts to base.
+        let options = Options { recent_changes: *self.rng.pick(&[6, 1_000_000]), ..options() };
+        let keyspace = open(image, self.clock, self.rng.next(), options)?;
+        keyspace.rest();
+        let world = World::find(allowed, &keyspace)?;
+        world.check(&keyspace, &mut self.rng)?;
+        self.tally.images += 1;
+        self.tally.keys += world.model.keys.len() as u64;
+        Ok(world)
     }
 }

@@ -129,11 +129,15 @@ impl Life {
                 Ok(())
             }
             71..97 => self.turn().map(drop),
-            _ => {
-                self.rewrite();
-                Ok(())
-            }
+            _ => self.rewrite(),
         }
+    }
+
+    /// Turns until nothing is left to do.
+    pub fn settle(&mut self) -> Result<(), Wrong> {
+        self.keyspace.freeze();
+        while self.turn()?.is_some() {}
+        Ok(())
     }
 
     /// A turn of the maintenance thread; what it did.
@@ -144,12 +148,19 @@ impl Life {
         Ok(piece)
     }
 
-    /// Asks for a rewrite of base; the turns that follow make it.
-    pub fn rewrite(&mut self) {
-        if !self.keyspace.part_waits() {
-            self.rewrites.push(self.keyspace.defragment());
-            self.keyspace.rest();
+    /// Has base rewritten, with requests and flushes on the way; not always to the end.
+    pub fn rewrite(&mut self) -> Result<(), Wrong> {
+        self.settle()?;
+        self.rewrites.push(self.keyspace.defragment());
+        self.keyspace.rest();
+        for _ in 0..self.rng.below(25) {
+            match self.rng.below(10) {
+                0 | 1 => self.request()?,
+                2 => self.keyspace.freeze(),
+                _ => drop(self.turn()?),
+            }
         }
+        Ok(())
     }
 
     fn generate(&mut self, wanted: impl Fn(&Request) -> bool) -> Request {
@@ -286,11 +297,14 @@ impl Life {
         if self.world().alarms.is_empty() { Ok(()) } else { self.set_alarm(false) }
     }
 
-    /// Ends it where it is, as a kill would.
-    pub fn end(self) -> Over {
+    /// Ends it where it is, as a kill would. Errors: a rewrite failed although the disk did not.
+    pub fn end(self) -> Result<Over, Wrong> {
         let tape = self.disk.take_tape().expect("it was recorded");
         drop(self.keyspace);
-        Over { tape, worlds: self.worlds, marks: self.marks, clock: self.clock }
+        for rewrite in self.rewrites {
+            rewrite.wait().map(drop).or_else(|error| if error == Error::Stopped { Ok(()) } else { Err(error) })?;
+        }
+        Ok(Over { tape, worlds: self.worlds, marks: self.marks, clock: self.clock })
     }
 }
 

@@ -238,10 +238,16 @@ impl Files {
         let other = *rng.pick(sectors);
         let damage = match rng.below(10) {
             6 | 7 => Damage::Zero(sector),
-            8 | 9 if other != sector => Damage::Swap(sector, other),
+            8 | 9 if self.differ(path, sector, other) => Damage::Swap(sector, other),
             _ => Damage::Flip(((sector * SECTOR + rng.below(len)) * 8 + rng.below(8)) as u64),
         };
         (path.clone(), damage)
+    }
+
+    fn differ(&self, path: &Path, one: usize, other: usize) -> bool {
+        let mut sectors = self.contents[path].chunks(SECTOR);
+        let (low, high) = (one.min(other), one.max(other));
+        low != high && sectors.nth(low) != sectors.nth(high - low - 1)
     }
 
     fn apply(&self, disk: &SimFs, path: &Path, damage: Damage) {
@@ -399,8 +405,7 @@ impl Case<'_> {
             let mut life = Life::begin(disk, self.clock, worlds, seed)?;
             life.clear_alarm()?;
             life.steps(STEPS_AFTER)?;
-            life.keyspace.freeze();
-            while life.turn()?.is_some() {}
+            life.settle()?;
             life.keyspace.barrier()?;
             let world = life.world().clone();
             let case = Case { clock: self.clock, world: &Arc::new(world), torn: false, replays: false };

@@ -1,5 +1,6 @@
 //! What a keyspace must hold after a step of a history, and the comparison with one that was opened from an image.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -165,7 +166,7 @@ impl World {
         let mut expected = all.peekable();
         for change in &stored {
             let place = (change.at.main.0, change.at.sub);
-            while expected.peek().is_some_and(|(at, _)| *at < place && at.0 <= floor) {
+            while expected.peek().is_some_and(|(at, _)| *at < place && at.0 < floor) {
                 expected.next();
             }
             let Some((at, next)) = expected.next() else {
@@ -183,10 +184,28 @@ impl World {
                 (record, found) => return Err(Wrong::Answer(format!("expected {record:?}, found {found:?}"))),
             }
         }
-        match expected.find(|(at, _)| at.0 > floor) {
+        match expected.find(|(at, _)| at.0 >= floor) {
             Some((at, _)) => Err(Wrong::Answer(format!("the change at {at:?} is missing"))),
             None => Ok(()),
         }
+    }
+
+    /// After everything was flushed and swept: below the compacted revision each key has one version at most, a put, and none if it was changed
+    /// at that revision.
+    pub fn check_swept(&self, keyspace: &Keyspace) -> Result<(), Wrong> {
+        let compacted = Revision(self.model.compacted);
+        let stored = stored_changes(keyspace, compacted)?;
+        let mut newest = BTreeMap::new();
+        for change in stored.iter().rev() {
+            let rest = match newest.insert(change.key.clone(), change.at.main) {
+                Some(later) if later < compacted || change.at.main < compacted => "an older version",
+                None if change.is_tombstone() && change.at.main < compacted => "a deletion",
+                _ => continue,
+            };
+            let place = (change.at.main.0, change.at.sub);
+            return Err(Wrong::Answer(format!("{rest} of {:?} is left, of {place:?}", change.key)));
+        }
+        Ok(())
     }
 
     pub fn check_leases(&self, keyspace: &Keyspace) -> Result<(), Wrong> {
