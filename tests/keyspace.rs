@@ -98,6 +98,21 @@ fn after_a_power_cut_at_any_moment_everything_acknowledged_is_there() {
 }
 
 #[test]
+fn what_happens_on_the_disk_follows_from_the_seed_and_not_from_the_threads() {
+    let first = seed();
+    println!("seed={first}");
+    for seed in first..first + 8 {
+        let record = || {
+            let tape = crash::images::record(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+            tape.steps().iter().map(|step| (step.path.clone(), step.deed.clone())).collect::<Vec<_>>()
+        };
+        let (one, other) = (record(), record());
+        let same = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
+        assert!(same == one.len() && one.len() == other.len() && same > 300, "seed {seed}: {same} of {}", one.len());
+    }
+}
+
+#[test]
 fn an_error_of_any_operation_of_the_disk_tells_nobody_a_lie() {
     use crash::errors::{EVERY_ERROR, Tally, script};
     let (first, errors) = (seed(), setting("STERNPOST_TEST_IO_ERRORS", 300));

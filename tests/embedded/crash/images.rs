@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use storage::Options;
-use storage::fs::sim::{CrashStyle, SimFs};
+use storage::fs::sim::{CrashStyle, SimFs, Tape};
 
 use super::super::environment::HandClock;
 use super::life::{Life, Over, open, options};
@@ -167,6 +167,15 @@ impl<'a> History<'a> {
         }
         Ok(next_life.expect("one was chosen"))
     }
+}
+
+/// What a life of a seed does to the disk, step by step.
+pub fn record(seed: u64) -> Result<Tape, Wrong> {
+    let (disk, clock) = (SimFs::new(), Arc::new(HandClock::default()));
+    disk.record();
+    let mut life = Life::begin(&disk, &clock, &[Arc::new(World::new())], seed)?;
+    life.steps(2 * STEPS)?;
+    Ok(life.end()?.tape)
 }
 
 /// An image that is looked at.
