@@ -6,7 +6,6 @@ mod model;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use embedded::crash;
 use embedded::driver::Embedded;
 use embedded::environment::{HandClock, always_flushing, never_flushing, open};
 use embedded::histories::Ends;
@@ -73,73 +72,6 @@ fn what_many_clients_see_through_power_cuts_is_one_history() {
     assert!(all.operations >= operations && all.watch_events >= events, "in {limit:?}: {all:?}");
     assert!(ends.total() >= 10 && all.unknown_happened + all.unknown_not_found > 0, "{ends:?}, {all:?}");
     assert!(all.expired > 0 && all.progress > 0 && all.refused_revisions > 0, "{all:?}");
-}
-
-#[test]
-fn after_a_power_cut_at_any_moment_everything_acknowledged_is_there() {
-    use crash::images::{History, Tally};
-    let first = seed();
-    let images = setting("STERNPOST_TEST_IMAGES", 600);
-    let in_recovery = setting("STERNPOST_TEST_RECOVERY_IMAGES", 120);
-    println!("seed={first}");
-    let begun = Instant::now();
-    let tally = crash::run::until_enough(
-        "after_a_power_cut",
-        first,
-        |seed, only, tally| History::new(seed, only, tally).run(),
-        Tally::add,
-        |tally| tally.images >= images && tally.in_recovery() >= in_recovery,
-    );
-    println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
-    for activity in ["append", "creation", "recovery", "segment", "trim", "flush", "sweep", "rewrite", "restore"] {
-        assert!(tally.activities.contains_key(activity), "no cut during {activity}");
-    }
-    assert!(tally.recoveries.iter().all(|count| *count > 0) && tally.survived > 0);
-}
-
-#[test]
-fn what_happens_on_the_disk_follows_from_the_seed_and_not_from_the_threads() {
-    let first = seed();
-    println!("seed={first}");
-    for seed in first..first + 8 {
-        let record = || {
-            let tape = crash::images::record(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
-            tape.steps().iter().map(|step| (step.path.clone(), step.deed.clone())).collect::<Vec<_>>()
-        };
-        let (one, other) = (record(), record());
-        let same = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
-        assert!(same == one.len() && one.len() == other.len() && same > 300, "seed {seed}: {same} of {}", one.len());
-    }
-}
-
-#[test]
-fn an_error_of_any_operation_of_the_disk_tells_nobody_a_lie() {
-    use crash::errors::{EVERY_ERROR, Tally, script};
-    let (first, errors) = (seed(), setting("STERNPOST_TEST_IO_ERRORS", 300));
-    // A few take one in so many of a script, many take each.
-    let every = (EVERY_ERROR / errors.max(1)).max(1);
-    println!("seed={first}");
-    let begun = Instant::now();
-    let enough = |tally: &Tally| tally.errors >= errors;
-    let script = |seed, only, tally: &mut Tally| script(seed, every, only, tally);
-    let tally = crash::run::until_enough("an_error_of_any_operation", first, script, Tally::add, enough);
-    println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
-    assert!(tally.told["outcome unknown"] > 0 && tally.happened > 0 && tally.had_not > 0);
-}
-
-#[test]
-fn rot_is_found_and_never_served() {
-    use crash::rot::{Tally, do_part, history};
-    if do_part() {
-        return;
-    }
-    let (first, flips) = (seed(), setting("STERNPOST_TEST_FLIPS", 300));
-    println!("seed={first}");
-    let begun = Instant::now();
-    let enough = |tally: &Tally| tally.damages >= flips;
-    let tally = crash::run::until_enough("rot_is_found", first, history, Tally::add, enough);
-    println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
-    assert!(tally.ended("Refused") > 0 && tally.ended("Read") > 0 && tally.ended("Harmless") > 0);
 }
 
 #[test]

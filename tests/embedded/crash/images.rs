@@ -7,7 +7,8 @@ use storage::Options;
 use storage::fs::sim::{CrashStyle, SimFs, Tape};
 
 use super::super::environment::HandClock;
-use super::life::{Life, Over, open, options};
+use super::life::{Life, open, options};
+use super::over::Over;
 use super::restoring::Restore;
 use super::run::Stop;
 use super::world::{World, Wrong};
@@ -188,6 +189,7 @@ struct Cut<'a> {
 impl Cut<'_> {
     /// What was opened goes on for a few steps, and is cut again.
     fn go_on(&mut self, image: &SimFs, world: Arc<World>) -> Result<(), Wrong> {
+        image.record();
         let mut life = Life::begin(image, self.clock, std::slice::from_ref(&world), self.rng.next())?;
         life.clear_alarm()?;
         life.steps(1 + self.rng.below(4))?;
@@ -195,10 +197,12 @@ impl Cut<'_> {
             life.settle()?;
             life.world().check_swept(&life.keyspace)?;
         }
-        let last = Arc::new(life.world().clone());
-        let cut = image.crash(*self.rng.pick(&STYLES), self.rng.next());
+        let over = life.end()?;
+        let mut player = over.tape.play();
+        player.advance_to(1 + self.rng.below(over.tape.steps().len()));
+        let cut = player.crash(*self.rng.pick(&STYLES), self.rng.next());
         self.tally.gone_on += 1;
-        self.open(&cut, std::slice::from_ref(&last)).map(drop)
+        self.open(&cut, over.allowed(player.position())).map(drop)
     }
 
     /// Opens an image, compares it with what it may hold, and cuts its recovery now and then.

@@ -1,15 +1,15 @@
 //! One life of a keyspace: opened on a disk that records, led through random steps by turns, so that all of it follows from a seed.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::fs::sim::{Deed, SimFs, Step as Recorded, Tape};
+use storage::fs::sim::SimFs;
 use storage::{Alarm, AlarmKind, Environment, Error, Keyspace, LeaseId, Options, Pending, Shrunk, Tuning};
 
 use super::super::driver::{Failure, run, send};
 use super::super::environment::{HandClock, Seeded, never_flushing};
+use super::over::{Mark, Over};
 use super::world::{World, Wrong};
 use crate::model::expected::Expected;
 use crate::model::generate::Generator;
@@ -25,21 +25,6 @@ pub const DIR: &str = "/keyspace";
 /// The lease that runs out within a life.
 const SHORT: i64 = 99;
 const SHORT_TTL: i64 = 5;
-
-/// What a mark on the tape stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// It is open.
-    Opened,
-    /// Step so-and-so is begun, 0 the first.
-    Begun(usize),
-    /// It was answered.
-    Answered(usize),
-    /// The maintenance thread has a turn.
-    Turn,
-    /// It did this.
-    Turned(&'static str),
-}
 
 /// Bounds so small that everything happens often; parts are made when they are asked for.
 pub fn options() -> Options {
@@ -71,14 +56,6 @@ pub struct Life {
     rewrites: Vec<Pending<Shrunk>>,
     /// What the step that is begun leads to.
     begun: Option<World>,
-}
-
-/// A life that is over.
-pub struct Over {
-    pub tape: Tape,
-    pub worlds: Vec<Arc<World>>,
-    pub marks: Vec<Mark>,
-    pub clock: Arc<HandClock>,
 }
 
 impl Life {
@@ -317,85 +294,6 @@ fn check(request: &Request, expected: &Result<Expected, Refusal>, answer: Result
         Ok(reply) => Ok(reply),
     };
     Expected::check(expected, &answer).map_err(|wrong| Wrong::Answer(format!("{request:?}: {wrong}")))
-}
-
-impl Over {
-    /// What a step on the tape belongs to.
-    fn mark(&self, step: &Recorded) -> Option<Mark> {
-        if let Deed::Mark(number) = step.deed { self.marks.get(number as usize).copied() } else { None }
-    }
-
-    /// What was going on at each step of the tape.
-    pub fn activities(&self, opening: &'static str) -> Vec<&'static str> {
-        let (mut now, mut activities) = (opening, Vec::new());
-        for (place, step) in self.tape.steps().iter().enumerate() {
-            match self.mark(step) {
-                Some(Mark::Begun(_)) => now = "append",
-                Some(Mark::Turn) => now = self.turned(place),
-                Some(_) => now = "rest",
-                None => {}
-            }
-            let of_committer = &*step.thread == "committer";
-            activities.push(match step.deed {
-                _ if now == opening => opening,
-                _ if now != "append" && of_committer => "trim",
-                Deed::Create | Deed::Allocate(..) if now == "append" => "segment",
-                _ => now,
-            });
-        }
-        activities
-    }
-
-    /// What the turn that begins here did.
-    fn turned(&self, from: usize) -> &'static str {
-        let marks = self.tape.steps().iter().skip(from + 1).filter_map(|step| self.mark(step));
-        marks.take(1).find_map(|mark| if let Mark::Turned(what) = mark { Some(what) } else { None }).unwrap_or("rest")
-    }
-
-    /// Another order in which the same could have happened: what the maintenance thread did in a turn, and the trimming after it, while the next
-    /// requests came in. Returns the places of the steps.
-    pub fn interleaved(&self, rng: &mut Rng) -> Vec<usize> {
-        let steps = self.tape.steps();
-        let (mut order, mut late, mut trims) = (Vec::new(), VecDeque::new(), VecDeque::new());
-        let (mut in_turn, mut delay) = (false, false);
-        for (place, step) in steps.iter().enumerate() {
-            match self.mark(step) {
-                Some(Mark::Turn) => {
-                    order.extend(late.drain(..).chain(trims.drain(..)));
-                    (in_turn, delay) = (true, rng.chance(60));
-                }
-                Some(Mark::Turned(_)) => in_turn = false,
-                Some(_) if late.is_empty() && rng.chance(50) => order.extend(trims.drain(..)),
-                None if in_turn && delay => {
-                    let queue = if &*step.thread == "maintenance" { &mut late } else { &mut trims };
-                    queue.push_back(place);
-                    continue;
-                }
-                _ => {
-                    while !late.is_empty() && rng.chance(60) {
-                        order.extend(late.pop_front());
-                    }
-                }
-            }
-            order.push(place);
-        }
-        order.extend(late.drain(..).chain(trims.drain(..)));
-        order
-    }
-
-    /// Which states a cut before the step at `place` may leave: from the last one acknowledged to the last one begun.
-    pub fn allowed(&self, place: usize) -> &[Arc<World>] {
-        let (mut acknowledged, mut begun) = (0, 0);
-        for step in self.tape.steps().iter().take(place) {
-            match self.mark(step) {
-                Some(Mark::Begun(step)) => begun = step + 1,
-                Some(Mark::Answered(step)) => acknowledged = step + 1,
-                _ => {}
-            }
-        }
-        let last = begun.min(self.worlds.len() - 1);
-        &self.worlds[acknowledged.min(last)..=last]
-    }
 }
 
 /// The shortest TTL that the model grants is longer than what a life takes.
