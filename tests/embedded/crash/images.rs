@@ -8,7 +8,7 @@ use storage::fs::sim::{CrashStyle, SimFs, Tape};
 
 use super::super::environment::HandClock;
 use super::life::{Life, open, options};
-use super::over::Over;
+use super::over::{Over, moment};
 use super::restoring::Restore;
 use super::run::Stop;
 use super::world::{World, Wrong};
@@ -140,7 +140,7 @@ impl<'a> History<'a> {
         activities: &[&'static str],
         rng: &mut Rng,
     ) -> Result<(SimFs, Vec<Arc<World>>), Stop> {
-        let mut places: Vec<usize> = (0..IMAGES).map(|_| rng.below(activities.len() + 1)).collect();
+        let mut places: Vec<usize> = (0..IMAGES).map(|_| moment(&over.tape, rng)).collect();
         places.sort_unstable();
         let chosen = rng.below(IMAGES);
         let mut player = over.tape.play();
@@ -199,7 +199,7 @@ impl Cut<'_> {
         }
         let over = life.end()?;
         let mut player = over.tape.play();
-        player.advance_to(1 + self.rng.below(over.tape.steps().len()));
+        player.advance_to(moment(&over.tape, &mut self.rng));
         let cut = player.crash(*self.rng.pick(&STYLES), self.rng.next());
         self.tally.gone_on += 1;
         self.open(&cut, over.allowed(player.position())).map(drop)
@@ -214,7 +214,7 @@ impl Cut<'_> {
         let world = self.open(image, allowed)?;
         self.tally.survived += u64::from(!Arc::ptr_eq(&world, &allowed[0]));
         let Some(tape) = image.take_tape() else {
-            let on = self.rng.chance(12);
+            let on = self.rng.chance(20);
             return if on { self.go_on(image, world).map_err(|wrong| wrong.within("when it went on")) } else { Ok(()) };
         };
         let mut player = tape.play();

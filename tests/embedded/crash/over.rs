@@ -32,6 +32,16 @@ pub struct Over {
     pub clock: Arc<HandClock>,
 }
 
+/// A moment for a cut: anywhere on the tape, or where a frame was written and not yet synced.
+pub fn moment(tape: &Tape, rng: &mut Rng) -> usize {
+    let steps = tape.steps();
+    let place = rng.below(steps.len());
+    let writes_log =
+        |step: &Step| matches!(step.deed, Deed::Write(..)) && step.path.extension().is_some_and(|e| e == "log");
+    let next_write = steps.iter().skip(place).position(writes_log).filter(|_| rng.chance(25));
+    place + 1 + next_write.unwrap_or(0)
+}
+
 impl Over {
     /// What a step on the tape belongs to.
     fn mark(&self, step: &Step) -> Option<Mark> {
