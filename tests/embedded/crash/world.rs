@@ -62,8 +62,8 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, found: &T) -> 
     if expected == found {
         return Ok(());
     }
-    let mut text = format!("{what}: expected {expected:?}, found {found:?}");
-    text.truncate(text.floor_char_boundary(3000));
+    let text = format!("{what}: expected {expected:?}, found {found:?}");
+    let text = text.chars().take(3000).collect();
     Err(Wrong::Answer(text))
 }
 
