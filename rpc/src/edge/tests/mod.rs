@@ -7,6 +7,7 @@ mod sockets;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;
@@ -42,14 +43,23 @@ struct Server {
     serving: JoinHandle<()>,
 }
 
+/// Serves everything at an address, in the clear.
 async fn start(address: Address, limits: Limits) -> Server {
-    let listeners = bind(&[address]).await.expect("a free address");
-    let address = listeners.first().expect("one listener").address().expect("a bound address");
     let (_, service) = health_reporter();
-    let plain = plain_routes(Arc::new(|| None));
-    let front = Front::new(Routes::new(service).into_axum_router(), plain, METHODS, limits.message_bytes_max);
+    start_at(plain(address), Routes::new(service).into_axum_router(), None, limits).await
+}
+
+async fn start_at(endpoint: Endpoint, routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+    let listeners = bind(&[endpoint]).await.expect("a free address");
+    let address = listeners.first().expect("one listener").endpoint().address.clone();
+    let grpc = Grpc { routes, methods: METHODS, message_bytes_max: limits.message_bytes_max };
     let (stop, stopped) = watch::channel(false);
-    Server { address, stop, serving: tokio::spawn(serve(listeners, front, limits, stopped)) }
+    let doors = Doors::new(grpc, Arc::new(|| None));
+    Server { address, stop, serving: tokio::spawn(serve(listeners, doors, tls, limits, stopped)) }
+}
+
+fn plain(address: Address) -> Endpoint {
+    Endpoint { address, tls: false, serves: Serves::Everything }
 }
 
 fn loopback() -> Address {

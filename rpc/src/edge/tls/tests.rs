@@ -1,0 +1,1 @@
+//! Certificates made on the spot, and what comes of them.

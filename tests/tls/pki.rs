@@ -1,0 +1,125 @@
+//! Certificates for tests, made on the spot: an authority, whom it vouches for, and whom it takes that back from.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
+};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Who issues certificates.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    /// Its own certificate, in PEM.
+    pub(crate) pem: String,
+}
+
+/// A certificate and its private key, in PEM.
+#[derive(Clone)]
+pub(crate) struct Pair {
+    pub(crate) cert: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    /// A new one.
+    pub(crate) fn new(name: &str) -> Authority {
+        let mut params = params(name, &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.extended_key_usages = Vec::new();
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A certificate for a server on this machine.
+    pub(crate) fn server(&self) -> Pair {
+        self.issue("server", &["localhost", "127.0.0.1"], |_| {})
+    }
+
+    /// A certificate for a client with this common name.
+    pub(crate) fn client(&self, name: &str) -> Pair {
+        self.issue(name, &[], |_| {})
+    }
+
+    /// A certificate with a common name, for hosts, and altered in some way.
+    pub(crate) fn issue(&self, name: &str, hosts: &[&str], alter: impl FnOnce(&mut CertificateParams)) -> Pair {
+        let mut params = params(name, hosts);
+        alter(&mut params);
+        let key = KeyPair::generate().expect("a key");
+        Pair { cert: params.signed_by(&key, &self.issuer).expect("a certificate").pem(), key: key.serialize_pem() }
+    }
+
+    /// A client's certificate with a serial number.
+    pub(crate) fn numbered(&self, name: &str, serial: u64) -> Pair {
+        self.issue(name, &[], |params| params.serial_number = Some(serial.into()))
+    }
+
+    /// A list in PEM that revokes these serial numbers.
+    pub(crate) fn revoke(&self, serials: &[u64]) -> String {
+        let revoke = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: SystemTime::now().into(),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: SystemTime::now().into(),
+            next_update: (SystemTime::now() + DAY).into(),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoke).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).expect("a list").pem().expect("PEM")
+    }
+
+    /// What a client needs that trusts this authority, and has a certificate or none.
+    pub(crate) fn client_config(&self, own: Option<&Pair>) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("both versions")
+            .with_root_certificates(roots);
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some(pair) => {
+                let chain: Result<_, _> = CertificateDer::pem_slice_iter(pair.cert.as_bytes()).collect();
+                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key in PEM");
+                builder.with_client_auth_cert(chain.expect("PEM"), key).expect("a pair")
+            }
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        config
+    }
+}
+
+/// The parameters of a certificate that is good for a day, for servers and for clients.
+fn params(name: &str, hosts: &[&str]) -> CertificateParams {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let mut params = CertificateParams::new(hosts).expect("names and addresses");
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "a test");
+    if !name.is_empty() {
+        params.distinguished_name.push(DnType::CommonName, name);
+    }
+    params.not_before = (SystemTime::now() - DAY).into();
+    params.not_after = (SystemTime::now() + DAY).into();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
+/// Makes a certificate one that was good until yesterday.
+pub(crate) fn expired(params: &mut CertificateParams) {
+    params.not_before = (SystemTime::now() - 2 * DAY).into();
+    params.not_after = (SystemTime::now() - DAY).into();
+}
