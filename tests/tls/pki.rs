@@ -10,7 +10,7 @@ use rcgen::{
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ALL_VERSIONS, ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -50,6 +50,14 @@ impl Authority {
         self.issue(name, &[], |_| {})
     }
 
+    /// A certificate that vouches for itself alone, altered in some way.
+    pub(crate) fn self_signed(alter: impl FnOnce(&mut CertificateParams)) -> Pair {
+        let mut params = params("", &["localhost"]);
+        alter(&mut params);
+        let key = KeyPair::generate().expect("a key");
+        Pair { cert: params.self_signed(&key).expect("a certificate").pem(), key: key.serialize_pem() }
+    }
+
     /// A certificate with a common name, for hosts, and altered in some way.
     pub(crate) fn issue(&self, name: &str, hosts: &[&str], alter: impl FnOnce(&mut CertificateParams)) -> Pair {
         let mut params = params(name, hosts);
@@ -84,11 +92,20 @@ impl Authority {
 
     /// What a client needs that trusts this authority, and has a certificate or none.
     pub(crate) fn client_config(&self, own: Option<&Pair>) -> ClientConfig {
+        self.client_config_of(own, ALL_VERSIONS)
+    }
+
+    /// The same for a client that speaks certain versions.
+    pub(crate) fn client_config_of(
+        &self,
+        own: Option<&Pair>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("both versions")
+            .with_protocol_versions(versions)
+            .expect("versions")
             .with_root_certificates(roots);
         let mut config = match own {
             None => builder.with_no_client_auth(),

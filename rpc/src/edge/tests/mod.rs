@@ -3,6 +3,7 @@
 mod client;
 mod refusals;
 mod sockets;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;

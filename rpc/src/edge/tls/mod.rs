@@ -10,7 +10,7 @@ mod self_signed;
 mod settings;
 pub(crate) mod suites;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod verifier;
 
 pub(crate) use name::ClientName;
