@@ -24,6 +24,8 @@ pub struct Server {
     port: u16,
     peer_port: u16,
     extra: Vec<String>,
+    /// Client URLs beside the one in the clear.
+    more_urls: Vec<String>,
     /// The largest file that the process may write, in blocks of 512 bytes.
     file_limit: Option<u64>,
     starts: usize,
@@ -49,6 +51,7 @@ impl Server {
             port: free_port(),
             peer_port: free_port(),
             extra,
+            more_urls: Vec::new(),
             file_limit: None,
             starts: 0,
         }
@@ -58,6 +61,16 @@ impl Server {
     pub fn on(mut self, data: PathBuf) -> Server {
         self.data = data;
         self
+    }
+
+    /// From the next start on it listens at this client URL too.
+    pub fn listen_too(&mut self, url: String) {
+        self.more_urls.push(url);
+    }
+
+    /// From the next start on it gets these further arguments.
+    pub fn give(&mut self, arguments: &[&str]) {
+        self.extra.extend(arguments.iter().map(|argument| argument.to_string()));
     }
 
     /// From the next start on, writes beyond so many blocks of 512 bytes in a file fail; `None` takes that back.
@@ -94,7 +107,8 @@ impl Server {
     }
 
     fn command(&self) -> Command {
-        let url = format!("http://127.0.0.1:{}", self.port);
+        let url = self.url();
+        let urls = [std::slice::from_ref(&url), &self.more_urls].concat().join(",");
         let mut command = match reference() {
             Some(program) => {
                 let peer = format!("http://127.0.0.1:{}", self.peer_port);
@@ -119,7 +133,7 @@ impl Server {
         };
         command.arg("--data-dir").arg(self.data()).args([
             "--listen-client-urls",
-            &url,
+            &urls,
             "--advertise-client-urls",
             &url,
         ]);
@@ -235,7 +249,8 @@ pub fn reference() -> Option<String> {
     std::env::var("STERNPOST_TEST_ETCD").ok()
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound address").port()
 }

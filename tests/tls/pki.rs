@@ -1,5 +1,7 @@
 //! Certificates for tests, made on the spot: an authority, whom it vouches for, and whom it takes that back from.
 
+#![allow(dead_code, reason = "shared by test binaries that each use a part")]
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +12,7 @@ use rcgen::{
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ALL_VERSIONS, ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls::{ALL_VERSIONS, ClientConfig, RootCertStore, SupportedProtocolVersion as Version};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -96,28 +98,40 @@ impl Authority {
     }
 
     /// The same for a client that speaks certain versions.
-    pub(crate) fn client_config_of(
-        &self,
-        own: Option<&Pair>,
-        versions: &[&'static SupportedProtocolVersion],
-    ) -> ClientConfig {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM")).expect("a certificate");
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(versions)
-            .expect("versions")
-            .with_root_certificates(roots);
-        let mut config = match own {
-            None => builder.with_no_client_auth(),
-            Some(pair) => {
-                let chain: Result<_, _> = CertificateDer::pem_slice_iter(pair.cert.as_bytes()).collect();
-                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key in PEM");
-                builder.with_client_auth_cert(chain.expect("PEM"), key).expect("a pair")
-            }
-        };
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        config
+    pub(crate) fn client_config_of(&self, own: Option<&Pair>, versions: &[&'static Version]) -> ClientConfig {
+        trusting(&self.pem, own, versions)
     }
+}
+
+impl Pair {
+    /// The certificate in DER.
+    pub(crate) fn der(&self) -> CertificateDer<'static> {
+        der(&self.cert)
+    }
+}
+
+/// The first certificate of a text in PEM.
+pub(crate) fn der(pem: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate in PEM")
+}
+
+/// What a client needs that trusts this certificate, in PEM.
+pub(crate) fn trusting(pem: &str, own: Option<&Pair>, versions: &[&'static Version]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(der(pem)).expect("a certificate");
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(versions)
+        .expect("versions")
+        .with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(pair) => {
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key in PEM");
+            builder.with_client_auth_cert(vec![pair.der()], key).expect("a pair")
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config
 }
 
 /// The parameters of a certificate that is good for a day, for servers and for clients.

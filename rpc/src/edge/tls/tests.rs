@@ -6,16 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::DnType;
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use webpki::EndEntityCert;
 
 use super::*;
-use crate::edge::pki::{Authority, Pair, expired};
-
-fn der(pem: &str) -> CertificateDer<'static> {
-    CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate in PEM")
-}
+use crate::edge::pki::{Authority, Pair, der, expired};
 
 /// Settings that let any client in, with the files of a directory.
 pub(in crate::edge) fn settings(dir: &Path) -> TlsSettings {
@@ -37,7 +32,7 @@ pub(in crate::edge) fn write(dir: &Path, pair: &Pair) {
 #[test]
 fn the_common_name_of_a_certificate_is_found() {
     let authority = Authority::new("authority");
-    let name_of = |pair: Pair| name::common_name(&der(&pair.cert));
+    let name_of = |pair: Pair| name::common_name(&pair.der());
     assert_eq!(name_of(authority.client("kube-apiserver")).as_deref(), Some("kube-apiserver"));
     assert_eq!(name_of(authority.client("Łódź")).as_deref(), Some("Łódź"));
     assert_eq!(name_of(authority.client("")), None);
