@@ -22,6 +22,16 @@ pub enum Target {
     File(PathBuf),
 }
 
+impl Target {
+    /// The URL of a port.
+    pub fn url(&self) -> String {
+        match self {
+            Target::Port(port) => format!("https://127.0.0.1:{port}"),
+            Target::File(path) => format!("unixs://{}", path.display()),
+        }
+    }
+}
+
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 

@@ -210,6 +210,36 @@ async fn a_certificate_of_its_own_making_outlives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_is_saved_over_tls() {
+    let secured = Secured::start(&["--trusted-ca-file=PKI/ca", "--client-cert-auth"]).await;
+    let own = secured.authority.client("backup");
+    put(&secured.channel(Some(&own)), b"b").await.expect("a good certificate");
+    write(&secured.file("own.cert"), &own.cert);
+    write(&secured.file("own.key"), &own.key);
+    let directory = secured.server.scratch().to_owned();
+    let url = secured.target.url();
+    let save = |arguments: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sternpost"));
+        command.args(["snapshot", "save", "saved", "--endpoints", &url]).args(arguments.split_whitespace());
+        let output = command.current_dir(&directory).output().expect("it runs");
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).expect("text"))
+    };
+    for (arguments, part) in [
+        ("", "https needs --cacert"),
+        ("--cacert missing", "--cacert=missing: No such file"),
+        ("--cacert ca", "https://127.0.0.1"),
+        ("--cacert ca --cert own.cert --key key", "--key=key: not a key for the certificate"),
+    ] {
+        let (code, said) = save(arguments);
+        assert!(code == Some(1) && said.contains(part) && said.lines().count() == 1, "{arguments}: {said}");
+        assert!(!secured.file("saved").exists(), "{arguments}");
+    }
+    let (code, said) = save("--cacert ca --cert own.cert --key own.key");
+    assert!(code == Some(0) && said.contains("revision=2"), "{said}");
+    assert!(secured.file("saved").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_with_wrong_files_is_one_line_and_leaves_nothing() {
     for flags in [
         ["--key-file=PKI/missing", "--trusted-ca-file=PKI/ca"],

@@ -27,5 +27,5 @@ pub(crate) use limits::Limits;
 pub(crate) use listen::{Listener, bind};
 pub(crate) use plain::Health;
 pub(crate) use serve::serve;
-pub(crate) use tls::{Allowed, ClientCertificates, SelfSigned, Tls, TlsSettings, Versions, suites};
+pub(crate) use tls::{Allowed, ClientCertificates, Named, SelfSigned, Tls, TlsSettings, Versions, suites};
 pub(crate) use unknown::Methods;

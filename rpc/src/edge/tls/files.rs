@@ -14,11 +14,11 @@ const BYTES_MAX: u64 = 16 << 20;
 
 /// One file as a flag names it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Named<'a> {
+pub(crate) struct Named<'a> {
     /// The flag, without dashes.
-    pub(super) flag: &'a str,
+    pub(crate) flag: &'a str,
     /// The file.
-    pub(super) path: &'a Path,
+    pub(crate) path: &'a Path,
 }
 
 /// What changes whenever a file does.
@@ -36,7 +36,7 @@ pub(super) fn stamp(path: &Path) -> Stamp {
 
 impl Named<'_> {
     /// The refusal of this file.
-    pub(super) fn refuse(&self, why: impl std::fmt::Display) -> String {
+    pub(crate) fn refuse(&self, why: impl std::fmt::Display) -> String {
         format!("--{}={}: {why}", self.flag, self.path.display())
     }
 
@@ -54,7 +54,7 @@ impl Named<'_> {
     }
 
     /// Certificates in PEM; one at least.
-    pub(super) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+    pub(crate) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         let bytes = self.read()?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
         let found = found.map_err(|error| self.refuse(not_pem(&error)))?;
@@ -62,7 +62,7 @@ impl Named<'_> {
     }
 
     /// A private key in PEM that is not encrypted.
-    pub(super) fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
+    pub(crate) fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
         let bytes = self.read()?;
         let locked = bytes.windows(9).any(|window| window == b"ENCRYPTED");
         PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {

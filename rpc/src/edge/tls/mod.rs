@@ -13,6 +13,7 @@ pub(crate) mod suites;
 pub(super) mod tests;
 mod verifier;
 
+pub(crate) use files::Named;
 pub(crate) use name::ClientName;
 pub(super) use refusals::tell;
 pub(crate) use reload::Tls;
