@@ -21,7 +21,7 @@ use crate::edge::Named;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a connection with TLS goes by.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Trust {
     /// Authorities, one of which must have issued the server's certificate.
     pub(crate) cacert: Option<PathBuf>,

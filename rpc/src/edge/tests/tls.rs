@@ -8,11 +8,12 @@ use std::time::Duration;
 use axum::Extension;
 use axum::routing::post;
 use http::HeaderMap;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, HandshakeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::client::{Client, Stream, connect, exchange, message};
 use super::*;
@@ -33,17 +34,16 @@ async fn start_tls(address: Address, dir: &Path, clients: Option<ClientCertifica
     start_at(endpoint, routes, Some(Arc::new(tls)), limits).await
 }
 
-async fn shake(address: &Address, config: ClientConfig) -> std::io::Result<Box<dyn Stream>> {
+async fn shake(address: &Address, config: impl Into<Arc<ClientConfig>>) -> std::io::Result<TlsStream<Box<dyn Stream>>> {
     let name = ServerName::try_from("localhost").expect("a name");
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, connect(address).await).await?;
-    Ok(Box::new(stream))
+    TlsConnector::from(config.into()).connect(name, connect(address).await).await
 }
 
 /// The name under which the server knows a client, or why it does not serve it.
 async fn name_at(address: &Address, config: ClientConfig) -> Result<String, String> {
     let stream = shake(address, config).await.map_err(|error| error.to_string())?;
     // A client with TLS 1.3 learns with its first request that it was refused.
-    let mut client = Client::over(stream).await.map_err(|error| error.to_string())?;
+    let mut client = Client::over(Box::new(stream)).await.map_err(|error| error.to_string())?;
     let called = client.try_call("/grpc.health.v1.Health/Check", "identity", message(0, 0, &[]), true).await;
     called.map(|outcome| String::from_utf8(outcome.reply).expect("text")).map_err(|error| error.to_string())
 }
@@ -116,6 +116,24 @@ async fn a_client_that_does_not_shake_hands_in_time_is_cut_off() {
     let _ = idle.read_to_end(&mut rest).await;
     assert_eq!(rest, b"");
     assert_eq!(name_at(&server.address, authority.client_config(None)).await.as_deref(), Ok("nobody"));
+}
+
+#[tokio::test]
+async fn no_session_is_resumed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let authority = Authority::new("authority");
+    write(dir.path(), &authority.server());
+    let server = start_tls(loopback(), dir.path(), None, limits()).await;
+    for version in [&TLS12, &TLS13] {
+        let config = Arc::new(authority.client_config_of(None, &[version]));
+        for _ in 0..3 {
+            let stream = shake(&server.address, Arc::clone(&config)).await.expect("a handshake");
+            assert_eq!(stream.get_ref().1.handshake_kind(), Some(HandshakeKind::Full), "{version:?}");
+            // A call makes the client read what the server has sent after the handshake.
+            let mut client = Client::over(Box::new(stream)).await.expect("HTTP/2");
+            assert_eq!(client.check_health().await.reply, b"nobody");
+        }
+    }
 }
 
 #[tokio::test]

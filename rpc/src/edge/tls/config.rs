@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion};
@@ -56,6 +56,7 @@ impl TlsSettings {
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
         // A session that is resumed would pass a certificate that was revoked meanwhile; connections are few and long.
         config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(config)
     }
 

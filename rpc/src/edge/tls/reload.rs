@@ -34,8 +34,8 @@ impl Tls {
         Ok(Tls { settings, state: Mutex::new(State { stamps, config }) })
     }
 
-    /// What the next handshake goes by. Blocks while it looks at the files, and reads them if one has changed. If that fails, what was
-    /// loaded before stays in use, and one line is logged until a file changes again.
+    /// What the next handshake goes by. Blocks while it looks at the files, and reads them if one has changed. If that
+    /// fails, what was loaded before stays in use, and one line is logged until a file changes again.
     pub(super) fn current(&self) -> Arc<ServerConfig> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.settings);

@@ -11,7 +11,7 @@ use webpki::{CertRevocationList, EndEntityCert};
 use super::name::common_name;
 use super::settings::Allowed;
 
-/// Asks of a client's certificate that an authority issued it, that no list names it, and that it is for somebody allowed.
+/// Asks of a client's certificate that an authority issued it, that no list names it, that it is for somebody allowed.
 #[derive(Debug)]
 pub(super) struct Verifier {
     /// Chain, signatures, times and purpose.
