@@ -29,14 +29,16 @@ pub(super) fn step(
     let mut meta = *before;
     let mut index = Rows::open(txn, TableId::Index, &meta.sums)?;
     let mut history = Rows::open(txn, TableId::History, &meta.sums)?;
-    let upto = compacted.min(before.applied.revision);
+    let upto = if planted!(SweepPastFlushed) { compacted } else { compacted.min(before.applied.revision) };
     let visits = to_visit(&history, meta.cursor, upto, rows_max)?;
     let done = visits.last().is_none_or(|last| last.at.main >= upto);
     let mut report = SweepReport { rows_visited: visits.len() as u64, versions_dropped: 0, done };
     for visit in &visits {
         for version in outdated(&index, visit, compacted)? {
             index.remove_known(&layout::index_key(&layout::key_prefix(&visit.key), version.at))?;
-            history.remove_known(&layout::history_key(version.at))?;
+            if !planted!(HistoryRowLeft) {
+                history.remove_known(&layout::history_key(version.at))?;
+            }
             let Totals { dead_bytes, .. } = &mut meta.totals;
             *dead_bytes = dead_bytes.saturating_sub(visit.key.len() as u64 + version.value_bytes);
             report.versions_dropped += 1;
@@ -46,7 +48,9 @@ pub(super) fn step(
     history.close(&mut meta.sums);
     // A deletion at exactly the compacted revision stays for now, so that revision is visited again when it has moved on.
     let next = if done { upto } else { visits.last().map_or(upto, |last| last.at.main.next()) };
+    let next = if planted!(SweepSkipsRevision) { next.next() } else { next };
     meta.cursor = meta.cursor.max(RevisionPair { main: next, sub: 0 });
+    failpoint!(SweepCursor, Err);
     meta.write(txn)?;
     Ok((meta, report))
 }
@@ -82,7 +86,7 @@ fn outdated(index: &Rows<'_>, visit: &Visit, compacted: Revision) -> Result<Vec<
         let (_, at) = layout::split_index_key(place.value())?;
         let itself = at == visit.at;
         let goes = if itself {
-            visit.tombstone && at.main < compacted
+            visit.tombstone && (at.main < compacted || planted!(SweepTakesFloor))
         } else {
             at.main < visit.at.main || at.main < compacted
         };

@@ -102,10 +102,19 @@ impl Next {
 /// One durable commit, then readers get the new base and the part is forgotten: both under the lock that views are taken under. A
 /// crash before the commit replays the part from the log; after it, the log below is no longer needed.
 pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<(), Error> {
+    failpoint!(Reserve, |_| Err(Error::NoSpace));
+    if planted!(PartFromLiveState) {
+        part.write().applied.position = shared.head().position;
+    }
     let (base, data) = (shared.base(), part.read());
     base.reserve(&data)?;
+    failpoint!(Flush, Err);
     base.flush(&data, garbage)?;
     drop(data);
+    if planted!(PartInvisible) {
+        shared.publish_base(|head| head.sources.frozen = None);
+    }
+    failpoint!(FlushPublish, Err);
     publish(shared, |head| head.sources.frozen = None)?;
     shared.queue.poke();
     Ok(())
@@ -113,10 +122,11 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 
 /// One bounded step, then a rest as long as the step took. A crash leaves the cursor of the step before or of this one; what a replayed
 /// log says about compaction is the same or less, and the state never depends on what the sweep drops.
-fn sweep(shared: &Shared, compacted: Revision, rows: usize) -> Result<(), Error> {
+fn sweep(shared: &Shared, compacted: Revision, rows_max: usize) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
-    base.reserve_sweep(rows)?;
-    base.sweep(compacted, rows)?;
+    failpoint!(Sweep, Err);
+    base.reserve_sweep(rows_max)?;
+    base.sweep(compacted, rows_max)?;
     publish(shared, |_| {})?;
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())
