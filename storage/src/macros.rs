@@ -19,17 +19,17 @@ macro_rules! failpoint {
     ($($what:tt)*) => {};
 }
 
-/// `planted!(Name)`: true if this fault was planted in the keyspace at hand.
+/// `planted!(Name)`: true if this fault, or one of several with `|` between them, was planted in the keyspace at hand.
 #[cfg(feature = "failpoints")]
 macro_rules! planted {
-    ($name:ident) => {
-        $crate::failpoints::is_planted($crate::failpoints::Planted::$name)
+    ($($name:ident)|+) => {
+        ($($crate::failpoints::is_planted($crate::failpoints::Planted::$name))||+)
     };
 }
 
 #[cfg(not(feature = "failpoints"))]
 macro_rules! planted {
-    ($name:ident) => {
+    ($($name:ident)|+) => {
         false
     };
 }

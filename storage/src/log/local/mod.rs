@@ -140,7 +140,8 @@ impl LocalLog {
         failpoint!(Segment, |error| self.fail(error).map_err(AppendError::Final));
         // One without frames has the name that a new one would get.
         let made = if self.active().header.first == end {
-            self.active().enlarge(len)
+            let header = Header { len, ..self.active().header };
+            segment::replace(&*self.fs, &self.dir, header).map(|segment| *self.active() = segment)
         } else {
             let header = Header { log: self.id, first: end, digest, len };
             segment::create(&*self.fs, &self.dir, header).map(|segment| {
@@ -204,7 +205,7 @@ impl Log for LocalLog {
         let offset = self.offset;
         failpoint!(Write, |error| self.fail(error).map_err(AppendError::Final));
         let segment = self.segments.last().expect("a log has one segment at least");
-        let sync = || if planted!(AckBeforeSync) || planted!(SkipSync) { Ok(()) } else { segment.file.sync() };
+        let sync = || if planted!(AckBeforeSync | SkipSync) { Ok(()) } else { segment.file.sync() };
         let written = segment.file.write_at(offset, &self.sectors);
         failpoint!(Sync, |error| self.fail(error).map_err(AppendError::Final));
         let written = written.and_then(|()| sync());
