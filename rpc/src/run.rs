@@ -147,7 +147,7 @@ async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace,
     );
     tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
-        tokio::spawn(shrink::run(keyspace.clone(), interval, stopped.clone()));
+        tokio::spawn(shrink::run(keyspace.clone(), interval, settings.storage.segment_bytes, stopped.clone()));
     }
     let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
     let watched = keyspace.clone();

@@ -29,7 +29,7 @@ enum Next {
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Rows that one step of the sweep visits: enough to share a commit, few enough that a part never waits long.
-const SWEEP_ROWS: usize = 4000;
+const SWEEP_ROWS: usize = 32_000;
 
 /// Runs until the keyspace ends.
 pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool) {
