@@ -35,7 +35,7 @@ impl Options {
             recent_bytes: 64 << 20,
             recent_changes: 400_000,
             cache_bytes: 64 << 20,
-            segment_bytes: 16 << 20,
+            segment_bytes: 4 << 20,
             queue_commands: 10_000,
             queue_bytes: 64 << 20,
             batch_bytes: 256 << 10,
