@@ -28,15 +28,16 @@ pub enum Proposal {
     RewriteAtRest,
 }
 
-/// Decides from numbers that it is told.
+/// Decides from numbers that it is told, by looking at them at regular intervals.
 ///
-/// A file is worth rewriting when what it does not use outweighs what it uses and is more than 32 MiB. At rest, after a minute with few
-/// changes, an eighth of what it uses and 4 MiB are enough, if the last rewrite is a hundred times as long ago as it took: so that is what
-/// settles, and costs a hundredth of the disk's time. (On a small volume a sixteenth of it is enough instead of 32 and 4 MiB.)
-/// Twice the size of the new file must be free. What the last rewrite left above or below its estimate is expected again, so a file that
-/// stays large is not rewritten for ever; after a failure nothing is proposed for ten minutes.
+/// A file is worth rewriting when what it does not use outweighs what it uses, and is more than 32 MiB, at six looks in a row: history that
+/// is compacted now and then leaves room that the next will take. At rest, after six looks with few changes, an eighth of what it uses
+/// and 4 MiB are enough, if the last rewrite is a hundred times as long ago as it took: so that is what settles, and it costs a hundredth
+/// of the disk's time. (On a small volume a sixteenth of it is enough instead of 32 and 4 MiB.) Twice the size of the new file must be free.
+/// What the last rewrite left above or below its estimate is expected again, so a file that stays large is not rewritten for ever; after
+/// a failure nothing is proposed for ten minutes.
 ///
-/// After a minute without any change what is in memory is flushed, if that releases log: once, then there is nothing left to write.
+/// After six looks without any change what is in memory is flushed, if that releases log: once, then there is nothing left to write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shrinking {
     /// What the last rewrite was expected to leave.
@@ -47,10 +48,12 @@ pub struct Shrinking {
     next: Duration,
     /// When the next may be that is made at rest.
     next_at_rest: Duration,
-    /// Since when there were few changes, and the revision then.
-    calm: (Duration, i64),
-    /// Since when there was none, and the revision.
-    still: (Duration, i64),
+    /// Looks since there were many changes, and the revision then.
+    calm: (u32, i64),
+    /// Looks since there was any, and the revision.
+    still: (u32, i64),
+    /// Looks at which garbage outweighed data.
+    heavy: u32,
 }
 
 /// Less than this is not worth the reading and writing.
@@ -65,40 +68,38 @@ const WORTH_SHARE_AT_REST: u64 = 8;
 const PAUSE: Duration = Duration::from_secs(600);
 /// What there is of time for one rewrite at rest, as a multiple of what the last took.
 const TIMES_AS_LONG: u32 = 100;
-/// Rest is so long a time
-const REST: Duration = Duration::from_secs(60);
-/// with so few revisions: at this rate it takes an hour or more to fill a part.
-const REST_REVISIONS: i64 = 1000;
+/// So many looks in a row count.
+const LOOKS: u32 = 6;
+/// No more revisions than this in so many looks are few: with a look every ten seconds it takes an hour to fill a part.
+const FEW_REVISIONS: i64 = 1000;
 
 impl Shrinking {
-    /// What should be done now, by any clock that does not go back. To be asked every few seconds.
+    /// One look: what should be done now, by any clock that does not go back.
     pub fn propose(&mut self, now: Duration, sizes: Sizes) -> Option<Proposal> {
         let Sizes { file, free, log, revision, .. } = sizes;
-        if revision.saturating_sub(self.calm.1) > REST_REVISIONS {
-            self.calm = (now, revision);
-        }
-        if revision != self.still.1 {
-            self.still = (now, revision);
-        }
-        let at_rest = now >= self.calm.0 + REST;
         let rewritten = self.expected(sizes.rewritten);
         let unused = file.saturating_sub(rewritten);
         let worth = |bytes: u64| unused >= bytes.min(file.saturating_add(free) / WORTH_SHARE);
+        let heavy = unused > rewritten && worth(WORTH_BYTES);
+        let wanted = unused > rewritten / WORTH_SHARE_AT_REST && worth(WORTH_BYTES_AT_REST);
+        count(&mut self.calm, revision, FEW_REVISIONS);
+        count(&mut self.still, revision, 0);
+        self.heavy = if heavy { self.heavy.saturating_add(1) } else { 0 };
         let possible = now >= self.next && free / 2 >= rewritten;
-        if possible && unused > rewritten && worth(WORTH_BYTES) {
+        if possible && self.heavy >= LOOKS {
             return Some(Proposal::RewriteAtWork);
         }
-        let wanted = unused > rewritten / WORTH_SHARE_AT_REST && worth(WORTH_BYTES_AT_REST);
-        if possible && at_rest && now >= self.next_at_rest && wanted {
+        if possible && wanted && self.calm.0 >= LOOKS && now >= self.next_at_rest {
             return Some(Proposal::RewriteAtRest);
         }
-        (log > 0 && now >= self.still.0 + REST).then_some(Proposal::Flush)
+        (log > 0 && self.still.0 >= LOOKS).then_some(Proposal::Flush)
     }
 
     /// The file was rewritten in the time since `begun`, and these are the sizes now.
     pub fn done(&mut self, begun: Duration, now: Duration, sizes: Sizes) {
         self.estimate = sizes.rewritten;
         self.left = sizes.file;
+        self.heavy = 0;
         self.next_at_rest = now + now.saturating_sub(begun).saturating_mul(TIMES_AS_LONG);
     }
 
@@ -118,12 +119,24 @@ impl Shrinking {
     }
 }
 
+/// Counts looks until the revision has gone further than `most` from where the counting began.
+fn count(looks: &mut (u32, i64), revision: i64, most: i64) {
+    if revision.saturating_sub(looks.1) > most {
+        *looks = (0, revision);
+    } else {
+        looks.0 = looks.0.saturating_add(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
     const START: Duration = Duration::ZERO;
+
+    /// So many revisions a look are work.
+    const BUSY: i64 = 10_000;
 
     fn sizes(file: u64, rewritten: u64, free: u64) -> Sizes {
         Sizes { file: file * MIB, rewritten: rewritten * MIB, free: free * MIB, log: 0, revision: 0 }
@@ -133,8 +146,19 @@ mod tests {
         Duration::from_secs(number)
     }
 
+    /// A look every ten seconds, `from` the first on, with so many revisions between: when something is proposed first, and what.
+    fn first(shrinking: &mut Shrinking, from: u64, revisions: i64, sizes: Sizes) -> Option<(u64, Proposal)> {
+        (1..=100).find_map(|look: u64| {
+            let (now, revision) = (from + 10 * look, sizes.revision + look.cast_signed() * revisions);
+            shrinking.propose(seconds(now), Sizes { revision, ..sizes }).map(|proposal| (now, proposal))
+        })
+    }
+
+    /// True if a rewrite is proposed while there is much to do.
     fn at_work(mut shrinking: Shrinking, sizes: Sizes) -> bool {
-        shrinking.propose(START, sizes) == Some(Proposal::RewriteAtWork)
+        let first = first(&mut shrinking, 0, BUSY, sizes);
+        assert!([None, Some((60, Proposal::RewriteAtWork))].contains(&first), "{first:?}");
+        first.is_some()
     }
 
     #[test]
@@ -142,6 +166,16 @@ mod tests {
         let due: Vec<bool> =
             [100, 199, 200, 201, 1000].map(|file| at_work(Shrinking::default(), sizes(file, 100, 9999))).into();
         assert_eq!(due, [false, false, false, true, true]);
+    }
+
+    #[test]
+    fn garbage_that_is_used_again_is_none() {
+        let mut shrinking = Shrinking::default();
+        let looks = (0..1000).map(|look: i64| {
+            let sizes = Sizes { revision: look * BUSY, ..sizes(500, if look % 6 == 5 { 300 } else { 100 }, 9999) };
+            shrinking.propose(seconds(10 * look.unsigned_abs()), sizes)
+        });
+        assert!(looks.into_iter().all(|proposal| proposal.is_none()));
     }
 
     #[test]
@@ -181,16 +215,7 @@ mod tests {
     fn a_failure_is_not_followed_by_the_next_at_once() {
         let mut shrinking = Shrinking::default();
         shrinking.failed(seconds(300));
-        assert_eq!(shrinking.propose(seconds(899), sizes(500, 100, 9999)), None);
-        assert_eq!(shrinking.propose(seconds(900), sizes(500, 100, 9999)), Some(Proposal::RewriteAtWork));
-    }
-
-    /// Every ten seconds, from `from` on, with so many revisions a second: when something is proposed first, and what.
-    fn first(shrinking: &mut Shrinking, from: u64, rate: i64, sizes: Sizes) -> Option<(u64, Proposal)> {
-        (from..from + 3600).step_by(10).find_map(|second| {
-            let revision = sizes.revision + (second - from).cast_signed() * rate;
-            shrinking.propose(seconds(second), Sizes { revision, ..sizes }).map(|proposal| (second, proposal))
-        })
+        assert_eq!(first(&mut shrinking, 0, BUSY, sizes(500, 100, 9999)), Some((900, Proposal::RewriteAtWork)));
     }
 
     #[test]
@@ -202,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_with_few_changes_is_rest() {
+    fn few_changes_are_rest() {
         let due: Vec<_> =
-            [0, 5, 16, 17, 1000].map(|rate| first(&mut Shrinking::default(), 0, rate, sizes(150, 100, 9999))).into();
+            [0, 50, 166, 167, BUSY].map(|rate| first(&mut Shrinking::default(), 0, rate, sizes(150, 100, 9999))).into();
         let rest = Some((60, Proposal::RewriteAtRest));
         assert_eq!(due, [rest, rest, rest, None, None]);
     }
@@ -212,10 +237,10 @@ mod tests {
     #[test]
     fn rest_begins_anew_after_a_burst() {
         let mut shrinking = Shrinking::default();
-        let busy = Sizes { revision: 5000, ..sizes(100, 100, 9999) };
-        assert_eq!(shrinking.propose(seconds(500), busy), None);
-        let then = Sizes { revision: 5000, ..sizes(150, 100, 9999) };
-        assert_eq!(first(&mut shrinking, 510, 1, then), Some((560, Proposal::RewriteAtRest)));
+        assert_eq!(first(&mut shrinking, 0, 0, sizes(100, 100, 9999)), None);
+        let burst = Sizes { revision: 5000, ..sizes(150, 100, 9999) };
+        assert_eq!(shrinking.propose(seconds(2000), burst), None);
+        assert_eq!(first(&mut shrinking, 2000, 10, burst), Some((2060, Proposal::RewriteAtRest)));
     }
 
     #[test]
@@ -224,7 +249,8 @@ mod tests {
         shrinking.done(seconds(100), seconds(107), sizes(100, 100, 9999));
         assert_eq!(first(&mut shrinking, 110, 0, sizes(150, 100, 9999)), Some((810, Proposal::RewriteAtRest)));
         // What outweighs the data does not wait for that.
-        assert_eq!(shrinking.propose(seconds(110), sizes(250, 100, 9999)), Some(Proposal::RewriteAtWork));
+        shrinking.done(seconds(810), seconds(817), sizes(100, 100, 9999));
+        assert_eq!(first(&mut shrinking, 820, 0, sizes(250, 100, 9999)), Some((880, Proposal::RewriteAtWork)));
     }
 
     #[test]

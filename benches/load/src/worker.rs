@@ -1,5 +1,7 @@
 //! One client: it makes one request after the other.
 
+use std::collections::BTreeMap;
+
 use crate::drive::KvClient;
 use crate::keys::{PREFIX, end, key, mix, scattered, value};
 use crate::pb::etcdserverpb as pb;
@@ -102,9 +104,13 @@ impl Worker {
 
     async fn put_many(&mut self, turn: u64, batch: u64, order: Order) -> Result<u64, Failure> {
         let turns = turn * batch..(turn + 1) * batch;
-        let success = turns.map(|turn| op(Request::RequestPut(self.put_of(turn, order)))).collect();
+        // A transaction writes no key twice: what is drawn again takes the place of what was drawn first.
+        let puts = turns.map(|turn| self.put_of(turn, order)).map(|put| (put.key.clone(), put));
+        let puts: BTreeMap<Vec<u8>, pb::PutRequest> = puts.collect();
+        let items = u64::try_from(puts.len())?;
+        let success = puts.into_values().map(|put| op(Request::RequestPut(put))).collect();
         self.kv.txn(pb::TxnRequest { success, ..Default::default() }).await?;
-        Ok(batch)
+        Ok(items)
     }
 
     /// One attempt; what it learns when the key has changed is for the next one.

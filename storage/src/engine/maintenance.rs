@@ -31,11 +31,9 @@ const RETRY: Duration = Duration::from_millis(500);
 
 /// Rows that a step of the sweep visits, at least and at most. What is dropped lies scattered over the pages of both tables, and each step
 /// writes those it changes, so a few large steps write far less than many small ones. 100,000 keys drawn at random, compacted every 150,000
-/// puts, a cache of 64 MiB: the sweep writes 8.2 KiB for each put with steps of 4,000 rows, 2.4 with 64,000, 1.5 with 128,000 (flushes: 1.4).
+/// puts, a cache of 64 MiB: the sweep writes 8.2 kB for each put with steps of 4,000 rows, 2.4 with 64,000, 1.5 with 128,000 (flushes: 1.4).
+/// A step that a part had to wait for is followed by one half as large, any other by one twice as large.
 const SWEEP_ROWS: RangeInclusive<usize> = 4000..=128_000;
-
-/// A step that takes longer is followed by a smaller one, one that takes less than half of it by a larger one: a part may wait for a step.
-const SWEEP_STEP: Duration = Duration::from_millis(500);
 
 /// Runs until the keyspace ends.
 pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool) {
@@ -114,18 +112,13 @@ fn sweep(shared: &Shared, compacted: Revision, rows: &mut usize) -> Result<(), E
     }
     base.sweep(compacted, *rows)?;
     publish(shared, |_| {})?;
-    let took = shared.clock.monotonic().saturating_sub(begun);
-    *rows = next_rows(*rows, took);
-    shared.rest(took);
+    *rows = next_rows(*rows, shared.head().sources.frozen.is_some());
+    shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())
 }
 
-fn next_rows(rows: usize, took: Duration) -> usize {
-    let next = match took {
-        _ if took > SWEEP_STEP => rows / 2,
-        _ if took < SWEEP_STEP / 2 => rows * 2,
-        _ => rows,
-    };
+fn next_rows(rows: usize, a_part_waits: bool) -> usize {
+    let next = if a_part_waits { rows / 2 } else { rows * 2 };
     next.clamp(*SWEEP_ROWS.start(), *SWEEP_ROWS.end())
 }
 
@@ -145,11 +138,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_of_the_sweep_grow_until_they_take_long() {
-        let after = |rows, took_ms| next_rows(rows, Duration::from_millis(took_ms));
-        let grown = [after(4000, 0), after(4000, 249), after(100_000, 100), after(128_000, 0)];
-        assert_eq!(grown, [8000, 8000, 128_000, 128_000]);
-        let others = [after(64_000, 250), after(64_000, 500), after(64_000, 501), after(5000, 9000)];
-        assert_eq!(others, [64_000, 64_000, 32_000, 4000]);
+    fn steps_of_the_sweep_grow_until_a_part_waits() {
+        assert_eq!(
+            [4000, 64_000, 100_000, 128_000].map(|rows| next_rows(rows, false)),
+            [8000, 128_000, 128_000, 128_000]
+        );
+        assert_eq!([4000, 5000, 128_000].map(|rows| next_rows(rows, true)), [4000, 4000, 64_000]);
     }
 }
