@@ -1,5 +1,6 @@
 //! Opening: the directory, the log, base, and what the log holds beyond base.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,7 +129,7 @@ fn start(
     let committer =
         Committer { shared: shared.clone(), log, state, bounds, writer, trimmed: flushed.next(), held_back: false };
     failpoint!(Start, Err);
-    let threads = Threads::spawn(committer, &shared, &hub, small!(options.tuning.sweep_rows, 3))?;
+    let threads = Threads::spawn(committer, &shared, &hub, small!(&options.tuning.sweep_rows, &(3..=3)))?;
     let report = OpenReport { frames_replayed, ..OpenReport::default() };
     Ok(Opened { shared, hub, directory, threads, report })
 }
@@ -188,7 +189,12 @@ fn new_writer(state: &State, identity: Identity, environment: &Environment) -> W
 }
 
 impl Threads {
-    fn spawn(committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>, sweep_rows: usize) -> Result<Threads, Error> {
+    fn spawn(
+        committer: Committer,
+        shared: &Arc<Shared>,
+        hub: &Arc<Hub>,
+        sweep_rows: &RangeInclusive<usize>,
+    ) -> Result<Threads, Error> {
         let mut threads = Threads { committer: None, others: Vec::new(), ended: Arc::new(AtomicBool::new(false)) };
         let spawned = threads.spawn_all(committer, shared, hub, sweep_rows);
         if let Err(error) = &spawned {
@@ -203,7 +209,7 @@ impl Threads {
         committer: Committer,
         shared: &Arc<Shared>,
         hub: &Arc<Hub>,
-        sweep_rows: usize,
+        sweep_rows: &RangeInclusive<usize>,
     ) -> Result<(), Error> {
         let has_ended = |ended: &Arc<AtomicBool>| {
             let ended = ended.clone();
@@ -214,11 +220,11 @@ impl Threads {
             let hub = hub.clone();
             move |_| hub.end()
         })?);
-        let (for_base, base_ended) = (shared.clone(), has_ended(&self.ended));
+        let (for_base, base_ended, sweep_rows) = (shared.clone(), has_ended(&self.ended), sweep_rows.clone());
         self.others.push(spawn(
             "maintenance",
             shared,
-            move || maintenance::run(&for_base, &base_ended, sweep_rows),
+            move || maintenance::run(&for_base, &base_ended, &sweep_rows),
             |shared| {
                 shared.pace.end();
                 shared.shrinks.answer(&Err(shared.over().unwrap_or(Error::Stopped)));
