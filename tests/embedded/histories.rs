@@ -126,11 +126,11 @@ impl Run {
             for _ in 0..steps / (ends + 1) {
                 self.step();
             }
-            // Some ends follow one another soon.
-            while part < ends {
+            if part < ends {
                 self.end();
-                if !self.rng.chance(30) {
-                    break;
+                // Some ends follow one another soon.
+                while self.rng.chance(30) {
+                    self.end();
                 }
             }
         }

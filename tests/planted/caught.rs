@@ -25,7 +25,7 @@ fn found(fault: Option<Planted>, first: u64, rounds: u64) -> Option<(&'static st
 
 #[test]
 fn every_planted_fault_is_caught() {
-    let (first, rounds) = (seed(), setting("STERNPOST_TEST_PLANTED_ROUNDS", 8));
+    let (first, rounds) = (seed(), setting("STERNPOST_TEST_PLANTED_ROUNDS", 16));
     let only = std::env::var("STERNPOST_TEST_PLANTED").ok();
     println!("seed={first}");
     let wanted = |fault: &Planted| only.as_ref().is_none_or(|only| format!("{fault:?}") == *only);

@@ -1,99 +1,89 @@
-//! Compaction drops what nobody can read, all of it, through kills; and base still adds up.
+//! Compaction drops what nobody can read, all of it and nothing else, through kills; and base still adds up.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use storage::failpoints::{Point, Scope};
-use storage::fs::FileSystem;
 use storage::fs::sim::SimFs;
-use storage::{
-    DeleteRange, Environment, Key, KeyRange, Keyspace, Put, PutLease, PutValue, RangeRequest, Revision, RevisionPair,
-};
+use storage::{DeleteRange, Error, Key, KeyRange, Keyspace, RangeRequest, Revision, RevisionPair};
 
-use super::life::tiny;
-use crate::embedded::environment::{Counting, HandClock};
+use super::{Checked, look, open, put, tiny};
 use crate::model::rng::Rng;
 
-pub fn suite(scope: &Arc<Scope>, seed: u64) -> Result<(), String> {
-    swept_no_further_than_base(scope).map_err(|error| error.to_string())?;
-    deleted_for_good().map_err(|error| error.to_string())??;
-    for round in 0..6 {
-        one(&mut Rng::new(seed.wrapping_mul(6).wrapping_add(round))).map_err(|error| error.to_string())??;
-    }
-    Ok(())
+pub fn suite(scope: &Arc<Scope>, seed: u64) -> Checked {
+    swept_no_further_than_base(scope)?;
+    deleted_for_good()?;
+    deleted_at_the_floor()?;
+    (0..6).try_for_each(|round| at_random(&mut Rng::new(seed.wrapping_mul(6).wrapping_add(round))))
 }
 
-fn open(disk: &SimFs) -> Result<Keyspace, storage::Error> {
-    let entropy = Arc::new(Counting::default());
-    let environment = Environment { fs: Arc::new(disk.clone()), clock: Arc::new(HandClock::default()), entropy };
-    Keyspace::open(Path::new("/keyspace"), tiny(), environment)
-}
-
-fn put(keyspace: &Keyspace, key: &str, bytes: usize) -> Result<(), storage::Error> {
-    let (key, value) = (Key::new(key.to_owned())?, PutValue::Set(vec![b'.'; bytes].into()));
-    keyspace.put(Put { key, value, lease: PutLease::Detach, prev_kv: false }).wait().map(drop)
-}
-
-fn delete(keyspace: &Keyspace, key: &str) -> Result<(), storage::Error> {
+fn delete(keyspace: &Keyspace, key: &str) -> Result<(), Error> {
     let range = KeyRange::single(Key::new(key.to_owned())?);
     keyspace.delete_range(DeleteRange { range, prev_kv: false }).wait().map(drop)
 }
 
 /// Everything is compacted, but only a part of it is in base: the sweep goes as far as that.
-fn swept_no_further_than_base(scope: &Scope) -> Result<(), storage::Error> {
+fn swept_no_further_than_base(scope: &Scope) -> Checked {
     let disk = SimFs::new();
-    let keyspace = open(&disk)?;
+    let keyspace = open(&disk, tiny())?;
     // Few enough for one step, however small.
-    put(&keyspace, "k", 10)?;
-    put(&keyspace, "k", 10)?;
+    put(&keyspace, "k", "1")?;
+    put(&keyspace, "k", "2")?;
     keyspace.flush()?;
-    put(&keyspace, "k", 10)?;
+    put(&keyspace, "k", "3")?;
     let before = scope.passed(Point::Committed);
     keyspace.compact(keyspace.revision().0).wait()?;
     while scope.passed(Point::Committed) == before {
         std::thread::yield_now();
     }
-    looked_at(&disk.restart())
-}
-
-fn looked_at(disk: &SimFs) -> Result<(), storage::Error> {
-    let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
-    let report = storage::verify(Path::new("/keyspace"), &fs, 1 << 20)?;
-    report.damage.first().map_or(Ok(()), |damage| Err(damage.clone()))
+    Ok(look(&disk.restart())?)
 }
 
 /// A key with many versions in base is deleted, and what made them unreadable is compacted, before the deletion gets there.
-fn deleted_for_good() -> Result<Result<(), String>, storage::Error> {
-    let keyspace = open(&SimFs::new())?;
+fn deleted_for_good() -> Checked {
+    let keyspace = open(&SimFs::new(), tiny())?;
     for _ in 0..6 {
-        put(&keyspace, "gone", 10)?;
+        put(&keyspace, "gone", "value")?;
     }
     keyspace.flush()?;
     delete(&keyspace, "gone")?;
-    put(&keyspace, "other", 10)?;
+    put(&keyspace, "other", "value")?;
     keyspace.compact(keyspace.revision().0).wait()?;
     keyspace.flush()?;
     let found = keyspace.range(&RangeRequest::new(KeyRange::all()))?;
     keyspace.close()?;
-    Ok(if found.count == 1 { Ok(()) } else { Err(format!("what was deleted is back: {:?}", found.kvs)) })
+    if found.count == 1 { Ok(()) } else { Err(format!("what was deleted is back: {:?}", found.kvs).into()) }
 }
 
-fn one(rng: &mut Rng) -> Result<Result<(), String>, storage::Error> {
+/// A deletion at exactly the compacted revision stays for those who watch from there.
+fn deleted_at_the_floor() -> Checked {
+    let keyspace = open(&SimFs::new(), tiny())?;
+    put(&keyspace, "gone", "value")?;
+    delete(&keyspace, "gone")?;
+    keyspace.flush()?;
+    let floor = keyspace.revision();
+    keyspace.compact(floor.0).wait()?;
+    keyspace.wait_swept(floor)?;
+    let stored = keyspace.stored_changes(floor, floor, 1 << 20)?;
+    keyspace.close()?;
+    if stored.len() == 1 { Ok(()) } else { Err(format!("at {floor} a key was deleted, stored is {stored:?}").into()) }
+}
+
+fn at_random(rng: &mut Rng) -> Checked {
     let mut disk = SimFs::new();
-    let mut keyspace = open(&disk)?;
+    let mut keyspace = open(&disk, tiny())?;
     let mut floor = -1;
     for _ in 0..60 {
         let key = format!("k{}", rng.below(5));
         match rng.below(20) {
-            0..12 => put(&keyspace, &key, 10 + 90 * rng.below(2))?,
+            0..12 => drop(put(&keyspace, &key, vec![b'.'; 10 + 90 * rng.below(2)])?),
             12..15 => delete(&keyspace, &key)?,
             15 => {
                 disk.freeze();
                 drop(keyspace);
                 disk = disk.restart();
-                looked_at(&disk)?;
-                keyspace = open(&disk)?;
+                look(&disk)?;
+                keyspace = open(&disk, tiny())?;
             }
             16 => keyspace.verify()?,
             17 => drop(keyspace.defragment()),
@@ -108,24 +98,28 @@ fn one(rng: &mut Rng) -> Result<Result<(), String>, storage::Error> {
     }
     let floor = keyspace.status().compacted;
     keyspace.wait_swept(floor)?;
+    nothing_is_left(&keyspace, floor)?;
+    keyspace.verify()?;
+    Ok(keyspace.close()?)
+}
+
+/// Each key has one version up to the compacted revision, and it is no deletion; what was written at that revision itself can be seen by who
+/// watches from there.
+fn nothing_is_left(keyspace: &Keyspace, floor: Revision) -> Checked {
     let (mut kept, mut from) = (BTreeMap::new(), Revision(1));
     loop {
         let changes = keyspace.stored_changes(from, floor, 1 << 20)?;
-        let Some(last) = changes.last().map(|change| change.at.main) else { break };
+        let Some(last) = changes.last().map(|change| change.at.main) else { return Ok(()) };
         for change in &changes {
             let before: Option<&RevisionPair> = kept.get(&change.key);
             let below = change.at.main < floor;
             if before.is_some() || (below && change.key_value().is_none()) {
-                return Ok(Err(format!("swept to {floor}, but {:?} has {before:?} and {:?}", change.key, change.at)));
+                return Err(format!("swept to {floor}, but {:?} has {before:?}, {:?}", change.key, change.at).into());
             }
-            // What was written at the compacted revision itself can be seen by who watches from there.
             if below {
                 kept.insert(change.key.clone(), change.at);
             }
         }
         from = last.next();
     }
-    keyspace.verify()?;
-    keyspace.close()?;
-    Ok(Ok(()))
 }

@@ -7,38 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use storage::fs::sim::{CrashStyle, SimFs};
+use storage::fs::sim::SimFs;
 use storage::fs::{FileSystem, OpenMode};
 use storage::{
-    Alarm, AlarmKind, At, ChangeKind, Environment, Error, Key, KeyRange, Keyspace, LeaseId, Op, Options, Put, PutLease,
-    PutValue, RangeRequest, SnapshotFile, StartAt, Txn, WatchMessage, WatchSpec, WatchStream,
+    Alarm, AlarmKind, Environment, Error, Key, KeyRange, Keyspace, LeaseId, Op, Put, PutLease, PutValue, RangeRequest,
+    SnapshotFile, StartAt, Txn, WatchMessage, WatchSpec, WatchStream,
 };
 
-use super::text;
-use crate::embedded::environment::{Counting, HandClock, never_flushing};
-use crate::model::rng::Rng;
+use super::after::list_at;
+use super::{DIR, environment, text, tiny};
+use crate::embedded::environment::HandClock;
 
-/// Everything as small as it can be: one command a frame, one in the queue, four changes a part, eight frames a segment.
-pub fn tiny() -> Options {
-    Options {
-        recent_changes: 8,
-        cache_bytes: 64 << 10,
-        segment_bytes: 8 << 10,
-        queue_commands: 1,
-        batch_bytes: 1,
-        watch_queue_bytes: 1,
-        ..never_flushing()
-    }
-}
-
-const DIR: &str = "/keyspace";
 const LEASE: LeaseId = LeaseId(7);
 
 /// What was written under a key: its last acknowledged value with its revision, and what may have been written since.
 #[derive(Clone, Debug, Default)]
-struct Written {
-    acknowledged: Option<(i64, Vec<u8>)>,
-    open: Vec<Option<Vec<u8>>>,
+pub(super) struct Written {
+    pub(super) acknowledged: Option<(i64, Vec<u8>)>,
+    pub(super) open: Vec<Option<Vec<u8>>>,
 }
 
 /// The disk, what is open on it, and what was acknowledged.
@@ -49,10 +35,10 @@ pub struct Life {
     stream: Option<WatchStream>,
     /// The revision of its last event.
     seen: i64,
-    keys: BTreeMap<String, Written>,
+    pub(super) keys: BTreeMap<String, Written>,
     /// Every acknowledged put: revision, key, value.
-    puts: Vec<(i64, String, Vec<u8>)>,
-    compacted: i64,
+    pub(super) puts: Vec<(i64, String, Vec<u8>)>,
+    pub(super) compacted: i64,
     serial: u64,
     /// Failpoints that panicked in a call.
     pub panics: u64,
@@ -80,9 +66,8 @@ impl Life {
         }
     }
 
-    fn environment(&self) -> Environment {
-        let entropy = Arc::new(Counting::default());
-        Environment { fs: Arc::new(self.disk.clone()), clock: self.clock.clone(), entropy }
+    pub(super) fn environment(&self) -> Environment {
+        environment(&self.disk, &self.clock)
     }
 
     /// A call that may fail or panic, but must return.
@@ -370,92 +355,4 @@ impl Life {
         drop(keyspace);
         check(self, killed);
     }
-
-    /// Now and then the power goes after an end.
-    pub fn cut_power(&mut self, rng: &mut Rng) {
-        if rng.chance(40) {
-            let style = *rng.pick(&[CrashStyle::KeepNone, CrashStyle::Sectors, CrashStyle::Pages]);
-            self.disk.freeze();
-            self.disk = self.disk.crash(style, rng.next());
-        }
-    }
-
-    /// Opens what is left, with nothing going wrong any more, and compares it with what was acknowledged.
-    pub fn assert_nothing_is_lost(&mut self) {
-        let fs: Arc<dyn FileSystem> = Arc::new(self.disk.clone());
-        let report = storage::verify(Path::new(DIR), &fs, 1 << 20).expect("it can be looked at");
-        assert_eq!(report.damage, [], "{report:?}");
-        let keyspace = Keyspace::open(Path::new(DIR), tiny(), self.environment()).expect("it opens");
-        let stored: Listed = list(&keyspace).expect("it can be read");
-        for (key, written) in &self.keys {
-            let found = stored.get(key);
-            let value = found.map(|(_, value)| value.clone());
-            let acknowledged = written.acknowledged.as_ref();
-            let fits = match (&found, acknowledged) {
-                (Some((revision, value)), Some((acked, expected))) if value == expected => revision == acked,
-                (None, None) => true,
-                _ => written.open.contains(&value),
-            };
-            assert!(fits, "{key}: found {found:?}, written {written:?}");
-        }
-        self.assert_events(&keyspace, &stored);
-        keyspace.verify().expect("base is sound");
-        let put = Put {
-            key: Key::new("again").expect("not empty"),
-            value: PutValue::Set(Bytes::new()),
-            lease: PutLease::Detach,
-            prev_kv: false,
-        };
-        let alarm = Alarm { member: keyspace.status().member, kind: AlarmKind::NoSpace };
-        keyspace.set_alarm(alarm, false).wait().expect("an alarm can be cleared");
-        keyspace.put(put).wait().expect("it takes commands");
-        keyspace.close().expect("it closes");
-    }
-
-    /// A watch from the compacted revision gives every acknowledged put, in order, and ends at what is stored.
-    fn assert_events(&self, keyspace: &Keyspace, stored: &Listed) {
-        let floor = keyspace.status().compacted.0.max(2);
-        assert!(keyspace.status().compacted.0 >= self.compacted, "a compaction is lost");
-        let (stream, current) = (keyspace.watch_stream(), keyspace.revision().0);
-        stream.create(WatchSpec { start: StartAt::Revision(floor), ..WatchSpec::new(KeyRange::all()) });
-        let mut events = Vec::new();
-        let mut replayed: Listed = list_at(keyspace, floor).expect("it can be read");
-        while events.last().map_or(1, |(revision, _, _)| *revision) < current {
-            for message in stream.recv().expect("it lives") {
-                let WatchMessage::Events { events: more, .. } = message else { continue };
-                for event in more {
-                    let (at, key) = (event.change.at.main.0, String::from_utf8_lossy(&event.change.key).into_owned());
-                    match &event.change.kind {
-                        ChangeKind::Put { value, .. } => {
-                            replayed.insert(key.clone(), (at, value.to_vec()));
-                            events.push((at, key, value.to_vec()));
-                        }
-                        ChangeKind::Tombstone => {
-                            replayed.remove(&key);
-                            events.push((at, key, Vec::new()));
-                        }
-                    }
-                }
-            }
-        }
-        assert!(events.is_sorted_by_key(|(revision, _, _)| *revision), "{events:?}");
-        assert_eq!(&replayed, stored, "what a watch tells and what is stored");
-        for put in self.puts.iter().filter(|put| put.0 >= floor) {
-            assert!(events.contains(put), "no event for {put:?} from {floor} on");
-        }
-    }
-}
-
-/// Keys with the revisions of their last changes, and their values.
-type Listed = BTreeMap<String, (i64, Vec<u8>)>;
-
-fn list(keyspace: &Keyspace) -> Result<Listed, Error> {
-    list_at(keyspace, 0)
-}
-
-fn list_at(keyspace: &Keyspace, revision: i64) -> Result<Listed, Error> {
-    let at = if revision > 0 { At::Revision(revision) } else { At::Latest };
-    let reply = keyspace.range(&RangeRequest { at, ..RangeRequest::new(KeyRange::all()) })?;
-    let kvs = reply.kvs.iter();
-    Ok(kvs.map(|kv| (String::from_utf8_lossy(&kv.key).into_owned(), (kv.mod_revision, kv.value.to_vec()))).collect())
 }

@@ -1,6 +1,7 @@
 //! Every failpoint, with everything that can happen at one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use storage::failpoints::{Action, Point, Scope};
@@ -49,7 +50,8 @@ const EITHER: [Point; 11] = [
 
 /// One life with one thing going wrong. True if it happened.
 fn case(scope: &Arc<Scope>, seed: u64, point: Point, nth: u64, action: Action) -> Result<bool, String> {
-    let inside = scope.clone();
+    let (inside, happened) = (scope.clone(), Arc::new(AtomicBool::new(false)));
+    let told = happened.clone();
     guarded(scope, move || {
         let mut life = Life::new();
         inside.arm(point, nth, action);
@@ -60,11 +62,12 @@ fn case(scope: &Arc<Scope>, seed: u64, point: Point, nth: u64, action: Action) -
             }
             life.cut_power(&mut rng);
         });
-        let happened = !inside.is_armed();
+        told.store(!inside.is_armed(), Ordering::Relaxed);
         inside.disarm();
         life.assert_nothing_is_lost();
-        Ok(happened)
-    })
+        Ok(())
+    })?;
+    Ok(happened.load(Ordering::Relaxed))
 }
 
 /// What must have become of the keyspace in which it happened.
