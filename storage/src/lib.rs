@@ -61,6 +61,7 @@ mod apply;
 mod base;
 mod change;
 mod command;
+mod contain;
 mod engine;
 mod env;
 mod error;

@@ -4,12 +4,13 @@
 //! the part before or of this one, never between. redb takes a snapshot's pages out of use only when the snapshot is
 //! dropped, so readers never wait for a flush and a flush never for them.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase};
 
 use crate::error::Error;
 use crate::fs::FileSystem;
@@ -19,6 +20,7 @@ use crate::tables::{Applied, LeaseRow, WriterRow};
 use crate::types::{LeaseId, MemberId, Revision};
 
 mod backend;
+mod beside;
 mod build;
 mod commit;
 mod compact;
@@ -31,6 +33,7 @@ mod overlay;
 mod rewrite;
 mod rows;
 mod scan;
+mod scrub;
 mod small;
 mod sweep;
 #[cfg(test)]
@@ -38,12 +41,14 @@ mod tests;
 mod verify;
 
 use backend::Backend;
+use commit::Txn;
 pub(crate) use build::Builder;
 use fault::At;
 pub(crate) use flush::Garbage;
 use meta::Meta;
 pub(crate) use rewrite::{Rewrite, Step, unfinished};
 pub(crate) use rows::TableId;
+pub(crate) use scrub::Scrubbed;
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,6 +121,8 @@ pub(crate) struct Base {
     commits: Mutex<()>,
     /// What the last commit wrote. Never held while a disk is waited for: every put asks for the totals.
     meta: Mutex<Meta>,
+    /// A walk over what the file holds, if one is under way.
+    scrub: Mutex<scrub::State>,
     fs: Arc<dyn FileSystem>,
     file: PathBuf,
     cache_bytes: usize,
@@ -129,7 +136,7 @@ pub(crate) struct Snapshot {
     txn: ReadTransaction,
     meta: Meta,
     /// Dropping a redb database fails its readers, so each keeps it; last, because fields are dropped in order.
-    _database: Arc<Database>,
+    _database: Arc<dyn Any + Send + Sync>,
 }
 
 impl Base {
@@ -184,10 +191,12 @@ impl Base {
     }
 
     /// One durable commit of what `work` writes, given what the last one wrote; it answers what this one writes.
-    fn commit<T>(&self, work: impl FnOnce(&WriteTransaction, &Meta) -> Result<(Meta, T), Error>) -> Result<T, Error> {
+    fn commit<T>(&self, work: impl FnOnce(&Txn<'_>, &Meta) -> Result<(Meta, T), Error>) -> Result<T, Error> {
         let _commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *self.meta();
-        let (after, report) = commit::durably(&self.database, |txn| work(txn, &before))?;
+        let scrub = self.scrub.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = |redb: &_| work(&Txn { redb, scrub: scrub.as_ref() }, &before);
+        let (after, report) = commit::durably(&self.database, work)?;
         *self.meta() = after;
         Ok(report)
     }
@@ -245,7 +254,7 @@ impl Snapshot {
         open::read_only(fs, file, cache_bytes)
     }
 
-    fn new(database: &Arc<Database>) -> Result<Snapshot, Error> {
+    fn new<D: ReadableDatabase + Send + Sync + 'static>(database: &Arc<D>) -> Result<Snapshot, Error> {
         let txn = database.begin_read().at("begin")?;
         let open = |id: TableId| txn.open_table(id.definition()).at(id.name());
         Ok(Snapshot {
@@ -254,7 +263,7 @@ impl Snapshot {
             lease_keys: open(TableId::LeaseKeys)?,
             meta: Meta::read(&txn.open_table(rows::META).at("meta")?)?,
             txn,
-            _database: Arc::clone(database),
+            _database: Arc::<D>::clone(database),
         })
     }
 

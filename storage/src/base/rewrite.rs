@@ -186,6 +186,7 @@ impl Base {
         let doing = || format!("renaming {} to {}", self.file.display(), old.file.display());
         self.fs.rename(&self.file, &old.file).map_err(|error| Error::io(doing(), &error))?;
         self.file.clone_from(&old.file);
+        self.take_over_scrub(old);
         open::sync_directory(&self.fs, &self.file)
     }
 

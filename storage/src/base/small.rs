@@ -1,7 +1,8 @@
 //! The small tables: leases and their keys, alarms, writers, marks.
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::ReadableTable;
 
+use super::commit::Txn;
 use super::fault::At;
 use super::layout;
 use super::meta::Sums;
@@ -20,7 +21,7 @@ const NO_SPACE: u8 = 1;
 const CORRUPT: u8 = 2;
 
 /// Writes the small tables of a part.
-pub(super) fn write(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+pub(super) fn write(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     write_leases(txn, sums, part)?;
     write_lease_keys(txn, sums, part)?;
     write_alarms(txn, sums, part)?;
@@ -28,7 +29,7 @@ pub(super) fn write(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) ->
     write_marks(txn, sums, part)
 }
 
-fn write_leases(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_leases(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Leases, sums)?;
     for (id, lease) in &part.leases {
         let key = id.0.to_be_bytes();
@@ -41,7 +42,7 @@ fn write_leases(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Res
     Ok(())
 }
 
-fn write_lease_keys(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_lease_keys(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::LeaseKeys, sums)?;
     for ((id, user_key), attached) in &part.lease_keys {
         let mut key = id.0.to_be_bytes().to_vec();
@@ -52,7 +53,7 @@ fn write_lease_keys(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) ->
     Ok(())
 }
 
-fn write_alarms(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_alarms(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Alarms, sums)?;
     for ((member, kind), raised) in &part.alarms {
         let mut key = member.0.to_be_bytes().to_vec();
@@ -66,7 +67,7 @@ fn write_alarms(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Res
     Ok(())
 }
 
-fn write_writers(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_writers(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Writers, sums)?;
     for (member, writer) in &part.writers {
         let key = member.0.to_be_bytes();
@@ -81,7 +82,7 @@ fn write_writers(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Re
 
 /// Adds marks and removes those below the compacted revision, but never the newest: apply writes one a second at most and
 /// takes the newest for the last, so what it does after a start must not depend on what was removed.
-fn write_marks(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_marks(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Marks, sums)?;
     for (time_ms, revision) in &part.marks {
         let key = time_ms.to_be_bytes();

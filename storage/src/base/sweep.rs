@@ -1,10 +1,11 @@
 //! The sweep: visits what was written up to the compacted revision, in order, and drops what it made unreadable.
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::ReadableTable;
 
 use super::compact::Brief;
 use super::fault::At;
 use super::layout::{self, HistoryValue};
+use super::commit::Txn;
 use super::meta::Meta;
 use super::rows::{Rows, TableId};
 use super::{SweepReport, Totals};
@@ -21,7 +22,7 @@ struct Visit {
 /// One step. Behind the cursor each key has one version at most, and it is a put or was written at exactly the compacted
 /// revision: each visit removes what the key had before, which is what an earlier visit left.
 pub(super) fn step(
-    txn: &WriteTransaction,
+    txn: &Txn<'_>,
     before: &Meta,
     compacted: Revision,
     rows_max: usize,
