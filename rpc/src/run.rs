@@ -16,6 +16,7 @@ use crate::edge::{self, Front, Listener};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
 use crate::logging;
+use crate::scrub;
 use crate::shrink;
 use crate::signals::{Signal, Signals};
 
@@ -148,6 +149,9 @@ async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace,
     tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
         tokio::spawn(shrink::run(keyspace.clone(), interval, stopped.clone()));
+    }
+    if let Some(interval) = settings.scrub_interval {
+        tokio::spawn(scrub::run(keyspace.clone(), interval, stopped.clone()));
     }
     let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
     let watched = keyspace.clone();

@@ -60,6 +60,7 @@
 mod apply;
 mod base;
 mod change;
+mod checks;
 mod command;
 mod contain;
 mod engine;

@@ -10,11 +10,12 @@ use crate::base::{Base, Snapshot};
 use crate::engine::committer::{self, Bounds, Committer, Writer};
 use crate::engine::maintenance;
 use crate::engine::queue::Queue;
+use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::{Directory, Identity};
 use crate::log::frame::MAX_FRAME_LEN;
-use crate::log::{LocalLog, Log};
+use crate::log::{LocalLog, Log, LogScrub};
 use crate::options::{Environment, Options};
 use crate::read::Sources;
 use crate::recent::Part;
@@ -65,7 +66,8 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
         (log, Base::open(fs, &directory.base(), options.cache_bytes)?)
     };
     let log_bytes_read = log.bytes_read();
-    let mut opened = start(directory, base, Box::new(log), options, environment)?;
+    let scrub = Scrub::new(Some(LogScrub::new(fs.clone(), &directory.log(), id)));
+    let mut opened = start(directory, base, Box::new(log), scrub, options, environment)?;
     opened.report.bytes_read += log_bytes_read + opened.shared.base().bytes_read();
     opened.report.created = created;
     Ok(opened)
@@ -87,13 +89,14 @@ pub(crate) fn open_with_log(
     } else {
         Base::open(&environment.fs, &directory.base(), options.cache_bytes)?
     };
-    start(directory, base, log, options, environment)
+    start(directory, base, log, Scrub::default(), options, environment)
 }
 
 fn start(
     directory: Directory,
     base: Base,
     mut log: Box<dyn Log>,
+    scrub: Scrub,
     options: &Options,
     environment: &Environment,
 ) -> Result<Opened, Error> {
@@ -122,7 +125,7 @@ fn start(
     let writer = new_writer(&state, directory.identity, environment);
     let committer =
         Committer { shared: shared.clone(), log, state, bounds, writer, trimmed: flushed.next(), held_back: false };
-    let threads = Threads::spawn(committer, &shared, &hub)?;
+    let threads = Threads::spawn(committer, scrub, &shared, &hub)?;
     let report = OpenReport { frames_replayed, ..OpenReport::default() };
     Ok(Opened { shared, hub, directory, threads, report })
 }
@@ -181,9 +184,9 @@ fn new_writer(state: &State, identity: Identity, environment: &Environment) -> W
 }
 
 impl Threads {
-    fn spawn(committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>) -> Result<Threads, Error> {
+    fn spawn(committer: Committer, scrub: Scrub, shared: &Arc<Shared>, hub: &Arc<Hub>) -> Result<Threads, Error> {
         let mut threads = Threads { committer: None, others: Vec::new(), ended: Arc::new(AtomicBool::new(false)) };
-        let spawned = threads.spawn_all(committer, shared, hub);
+        let spawned = threads.spawn_all(committer, scrub, shared, hub);
         if let Err(error) = &spawned {
             shared.fail(error.clone());
             threads.join(shared);
@@ -191,7 +194,13 @@ impl Threads {
         spawned.map(|()| threads)
     }
 
-    fn spawn_all(&mut self, committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>) -> Result<(), Error> {
+    fn spawn_all(
+        &mut self,
+        committer: Committer,
+        scrub: Scrub,
+        shared: &Arc<Shared>,
+        hub: &Arc<Hub>,
+    ) -> Result<(), Error> {
         let has_ended = |ended: &Arc<AtomicBool>| {
             let ended = ended.clone();
             move || ended.load(Ordering::Acquire)
@@ -205,9 +214,11 @@ impl Threads {
         self.others.push(spawn(
             "maintenance",
             shared,
-            move || maintenance::run(&for_base, &base_ended),
+            move || maintenance::run(&for_base, &base_ended, scrub),
             |shared| {
-                shared.shrinks.answer(&Err(shared.over().unwrap_or(Error::Stopped)));
+                let error = shared.over().unwrap_or(Error::Stopped);
+                shared.scrubs.refuse(&error);
+                shared.shrinks.answer(&Err(error));
             },
         )?);
         self.committer = Some(spawn("committer", shared, move || committer.run(), committer::leave)?);

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::error::Error;
 use crate::request::AlarmKind;
 use crate::types::{LeaseId, MemberId, Position, Revision};
 
@@ -146,6 +147,21 @@ pub struct Shrunk {
     pub bytes_before: u64,
     /// The bytes that it takes now.
     pub bytes_after: u64,
+}
+
+/// What a step of a scrub did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStep {
+    /// Rows of base that it read again.
+    pub rows: u64,
+    /// Frames of the log that it read again.
+    pub frames: u64,
+    /// Bytes that it read for that.
+    pub bytes_read: u64,
+    /// What is not as it was written, although nobody is answered wrongly: `Corrupt`, with the file; `Io` for a log that cannot be read.
+    pub damage: Vec<Error>,
+    /// True if nothing is left: the next step begins anew.
+    pub done: bool,
 }
 
 /// What it took to open.

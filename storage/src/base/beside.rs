@@ -18,11 +18,7 @@ use crate::error::Error;
 use crate::fs::{File, FileSystem, OpenMode};
 
 /// Base as the file holds it at this moment: nothing of it is in memory. Answers also what counts the bytes read. Errors: `Corrupt`, `Io`.
-pub(super) fn beside(
-    fs: &Arc<dyn FileSystem>,
-    path: &Path,
-    cache_bytes: usize,
-) -> Result<(Snapshot, Backend), Error> {
+pub(super) fn beside(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<(Snapshot, Backend), Error> {
     snapshot(super::open::file_of_redb(fs, path, OpenMode::Read)?, path, cache_bytes)
 }
 

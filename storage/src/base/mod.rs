@@ -41,14 +41,13 @@ mod tests;
 mod verify;
 
 use backend::Backend;
-use commit::Txn;
 pub(crate) use build::Builder;
+use commit::Txn;
 use fault::At;
 pub(crate) use flush::Garbage;
 use meta::Meta;
 pub(crate) use rewrite::{Rewrite, Step, unfinished};
 pub(crate) use rows::TableId;
-pub(crate) use scrub::Scrubbed;
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

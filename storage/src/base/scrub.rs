@@ -15,11 +15,11 @@ use std::sync::PoisonError;
 
 use redb::ReadableTable;
 
+use super::beside::beside;
 use super::fault::At;
 use super::layout::{self, HistoryValue, IndexRow, Stored};
 use super::meta::Sum;
 use super::rows::TableId;
-use super::beside::beside;
 use super::{Base, Snapshot, scan};
 use crate::error::Error;
 use crate::types::RevisionPair;
@@ -138,13 +138,7 @@ impl Scrub {
 }
 
 /// A row against its checksum, and as far as it goes against what it says.
-fn check_row(
-    snapshot: &Snapshot,
-    leases: &scan::Rows,
-    table: TableId,
-    key: &[u8],
-    row: &[u8],
-) -> Result<(), Error> {
+fn check_row(snapshot: &Snapshot, leases: &scan::Rows, table: TableId, key: &[u8], row: &[u8]) -> Result<(), Error> {
     match table {
         TableId::Index => {
             layout::split_index_key(key)?;
@@ -260,12 +254,14 @@ impl Base {
         if result.as_ref().map_or(true, |did| did.done) {
             *state = None;
         }
-        result.map_err(|error| match error {
+        let placed = |error| match error {
             Error::Corrupt { place, reason } => {
                 Error::Corrupt { place: format!("{}, {place}", self.file.display()), reason }
             }
             other => other,
-        })
+        };
+        let did = result.map_err(placed)?;
+        Ok(Scrubbed { damage: did.damage.into_iter().map(placed).collect(), ..did })
     }
 
     fn scrub_on(&self, scrub: &mut Scrub, bytes_max: usize) -> Result<Scrubbed, Error> {

@@ -2,10 +2,10 @@
 
 use redb::ReadableTable;
 
+use super::commit::Txn;
 use super::compact::Brief;
 use super::fault::At;
 use super::layout::{self, HistoryValue};
-use super::commit::Txn;
 use super::meta::Meta;
 use super::rows::{Rows, TableId};
 use super::{SweepReport, Totals};

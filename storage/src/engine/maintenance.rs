@@ -1,10 +1,11 @@
-//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, and rewrites base when
-//! asked to.
+//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, rewrites base and reads it again
+//! when asked to.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Garbage;
+use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::engine::shrink::Shrink;
 use crate::error::Error;
@@ -20,6 +21,8 @@ enum Next {
     Begin,
     /// A step of that.
     Rewrite,
+    /// A step of a scrub.
+    Scrub,
     /// See who still reads from the base before.
     LookAgain,
     End,
@@ -32,15 +35,15 @@ const RETRY: Duration = Duration::from_millis(500);
 const SWEEP_ROWS: usize = 4000;
 
 /// Runs until the keyspace ends.
-pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool) {
+pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, mut scrub: Scrub) {
     let mut shrink = Shrink::default();
-    if let Err(error) = serve(shared, ended, &mut shrink) {
+    if let Err(error) = serve(shared, ended, &mut shrink, &mut scrub) {
         shared.fail(error);
     }
     shrink.abandon(shared, Error::Stopped);
 }
 
-fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Result<(), Error> {
+fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink, scrub: &mut Scrub) -> Result<(), Error> {
     loop {
         if shared.queue.is_ending() {
             shrink.abandon(shared, Error::Stopped);
@@ -49,6 +52,8 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Resu
         let next = shared.wait_for_base(|head| match &head.sources.frozen {
             _ if ended() || shared.failure().is_some() => Some(Next::End),
             Some(part) if !shrink.comes_first() => Some(Next::Flush(part.clone())),
+            _ if shrink.comes_first() => Some(Next::Rewrite),
+            _ if !shared.scrubs.is_empty() => Some(Next::Scrub),
             _ if shrink.is_running() => Some(Next::Rewrite),
             _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
             _ if shrink.is_due(shared, head) => Some(Next::Begin),
@@ -64,6 +69,7 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Resu
                 Ok(())
             }
             Next::Rewrite => shrink.step(shared),
+            Next::Scrub => scrub.step(shared),
             Next::LookAgain => Ok(()),
             Next::End => return Ok(()),
         };

@@ -5,5 +5,6 @@ pub(crate) mod committer;
 pub(crate) mod lessor;
 pub(crate) mod maintenance;
 pub(crate) mod queue;
+pub(crate) mod scrub;
 pub(crate) mod shared;
 pub(crate) mod shrink;

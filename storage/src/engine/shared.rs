@@ -11,6 +11,7 @@ use crate::apply::txn::{check_at, place};
 use crate::base::{Base, Snapshot, Totals};
 use crate::engine::lessor::Lessor;
 use crate::engine::queue::{End, Queue};
+use crate::engine::scrub;
 use crate::engine::shrink::Requests;
 use crate::env::Clock;
 use crate::error::Error;
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     /// Who asked for base to be rewritten.
     pub(crate) shrinks: Requests,
+    /// Who asked for a step of a scrub.
+    pub(crate) scrubs: scrub::Requests,
     base: Mutex<Arc<Base>>,
     failure: OnceLock<Error>,
     failed: Notify,
@@ -94,6 +97,7 @@ impl Shared {
             counts: Counts::default(),
             clock,
             shrinks: Requests::default(),
+            scrubs: scrub::Requests::default(),
             base: Mutex::new(Arc::new(base)),
             failure: OnceLock::new(),
             failed: Notify::new(),

@@ -14,6 +14,7 @@ mod memory;
 mod tests;
 
 pub use local::{LocalLog, Recovery};
+pub(crate) use local::{LogDamage, LogScrub};
 pub use memory::{MemoryLog, Trick};
 
 /// Why a frame was not appended.

@@ -29,6 +29,7 @@ mod importing;
 mod leases;
 mod misuse;
 mod races;
+mod scrubbing;
 mod shrinking;
 mod shrinking_under_load;
 mod simulated_log;

@@ -4,6 +4,7 @@ mod create;
 mod plan;
 mod read;
 mod recover;
+mod scrub;
 mod sectors;
 mod segment;
 mod tail;
@@ -21,6 +22,7 @@ use crate::log::{AppendError, Log, StoredFrame};
 use crate::types::{Digest, LogId, Position};
 
 pub use plan::Recovery;
+pub(crate) use scrub::{LogDamage, LogScrub};
 
 /// A write that reaches blocks which were only allocated so far goes on with zeros up to the next multiple of this.
 ///
