@@ -131,6 +131,9 @@ fn announce(settings: &Settings, listeners: &[Listener], keyspace: &Keyspace) {
     info!(path = %settings.data_dir.display(), created, size_bytes = status.size_bytes, "data directory");
     let (frames_replayed, bytes_read) = (status.opened.frames_replayed, status.opened.bytes_read);
     info!(revision = %status.revision, compacted = %status.compacted, frames_replayed, bytes_read, "recovered");
+    for error in &status.opened.damage {
+        warn!(%error, "the log is damaged where it is not needed any more: the database file has what was there");
+    }
     for address in listeners.iter().filter_map(|listener| listener.address().ok()) {
         info!(%address, "listening");
     }

@@ -229,7 +229,7 @@ impl Keyspace {
             member: self.inner.identity.member,
             cluster: self.inner.identity.cluster,
             alarms: head.alarms.clone(),
-            opened: self.inner.opened,
+            opened: self.inner.opened.clone(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crate::apply::State;
-use crate::base::{Base, Snapshot};
+use crate::base::{self, Base, Snapshot};
 use crate::engine::committer::{self, Bounds, Committer, Writer};
 use crate::engine::maintenance;
 use crate::engine::queue::Queue;
@@ -14,6 +14,7 @@ use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::{Directory, Identity};
+use crate::fs::FileSystem;
 use crate::log::frame::MAX_FRAME_LEN;
 use crate::log::{LocalLog, Log, LogScrub};
 use crate::options::{Environment, Options};
@@ -62,15 +63,29 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
         (log, base)
     } else {
         // The log is read first: if it is damaged, base has not been touched.
-        let log = LocalLog::open(fs.clone(), &directory.log(), id, options.segment_bytes)?;
+        let log = open_log(&directory, fs, options.segment_bytes)?;
         (log, Base::open(fs, &directory.base(), options.cache_bytes)?)
     };
-    let log_bytes_read = log.bytes_read();
+    let (log_bytes_read, damage) = (log.bytes_read(), log.recovery().damage.clone());
     let scrub = Scrub::new(Some(LogScrub::new(fs.clone(), &directory.log(), id)));
     let mut opened = start(directory, base, Box::new(log), scrub, options, environment)?;
     opened.report.bytes_read += log_bytes_read + opened.shared.base().bytes_read();
     opened.report.created = created;
+    opened.report.damage = damage;
     Ok(opened)
+}
+
+/// Opens the directory's own log. Damage in frames that base holds already does not matter; what base holds is asked for only then.
+fn open_log(directory: &Directory, fs: &Arc<dyn FileSystem>, segment_bytes: u64) -> Result<LocalLog, Error> {
+    let (dir, id) = (directory.log(), directory.identity.log);
+    let damage = match LocalLog::open(fs.clone(), &dir, id, segment_bytes) {
+        Err(damage @ Error::Corrupt { .. }) => damage,
+        opened => return opened,
+    };
+    match base::reached(fs, &directory.base()) {
+        Ok(held) => LocalLog::open_behind(fs.clone(), &dir, id, segment_bytes, (held, damage)),
+        Err(_) => Err(damage),
+    }
 }
 
 /// Opens a data directory whose log is elsewhere, shared or simulated.

@@ -165,7 +165,7 @@ pub struct ScrubStep {
 }
 
 /// What it took to open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
     /// Bytes read from log and base through the file-system seam.
     pub bytes_read: u64,
@@ -173,4 +173,6 @@ pub struct OpenReport {
     pub frames_replayed: u64,
     /// True if the directory was created by this open.
     pub created: bool,
+    /// Damage in the log that does not matter: what is damaged is in base.
+    pub damage: Vec<Error>,
 }

@@ -16,6 +16,8 @@ use super::backend::Backend;
 use super::fault::At;
 use crate::error::Error;
 use crate::fs::{File, FileSystem, OpenMode};
+use crate::log::Held;
+use crate::tables::Applied;
 
 /// Base as the file holds it at this moment: nothing of it is in memory. Answers also what counts the bytes read. Errors: `Corrupt`, `Io`.
 pub(super) fn beside(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<(Snapshot, Backend), Error> {
@@ -30,6 +32,12 @@ pub(super) fn snapshot(file: Arc<dyn File>, path: &Path, cache_bytes: usize) -> 
     builder.set_cache_size(cache_bytes).set_concurrency_mode(ConcurrencyMode::SingleWriter);
     let database = Arc::new(builder.open_read_only_with_backend(Beside(backend.clone())).at(&doing)?);
     Ok((Snapshot::new(&database)?, backend))
+}
+
+/// What base in a file holds of the log, if nobody has it open. Errors: `Corrupt`, `Io`.
+pub(crate) fn reached(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Held, Error> {
+    let Applied { position, digest, .. } = beside(fs, path, 1 << 20)?.0.applied();
+    Ok(Held { position, digest })
 }
 
 /// A file that is read, and on which every lock is to be had.

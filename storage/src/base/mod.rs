@@ -41,6 +41,7 @@ mod tests;
 mod verify;
 
 use backend::Backend;
+pub(crate) use beside::reached;
 pub(crate) use build::Builder;
 use commit::Txn;
 use fault::At;

@@ -27,6 +27,7 @@ mod gate;
 mod hostile;
 mod importing;
 mod leases;
+mod log_damage;
 mod misuse;
 mod races;
 mod scrubbing;

@@ -1,5 +1,6 @@
 //! The log on this machine's disk: write-ahead segment files in one directory.
 
+mod behind;
 mod create;
 mod plan;
 mod read;
@@ -21,6 +22,8 @@ use crate::log::local::segment::{FRAMES_AT, Header, NoSegment, Segment, error_at
 use crate::log::{AppendError, Log, StoredFrame};
 use crate::types::{Digest, LogId, Position};
 
+use behind::Begin;
+pub use behind::Held;
 pub use plan::Recovery;
 pub(crate) use scrub::{LogDamage, LogScrub};
 
@@ -58,6 +61,8 @@ pub struct LocalLog {
     /// How far blocks of the last segment were written by this process; beyond, they may be allocated only.
     touched: u64,
     end: Position,
+    /// Where it begins, if what lies before is damaged.
+    begin: Option<Begin>,
     /// The position after the last one read and its offset, so that reading on needs no walk.
     cursor: Option<(Position, u64)>,
     failure: Option<Error>,
@@ -77,11 +82,38 @@ impl LocalLog {
         Ok(LocalLog::assemble(fs, dir, id, segment_bytes, parts))
     }
 
+    /// Opens a log that `open` has found to be damaged, if everything that `held` lacks is there: what lies before is given up, and named by
+    /// `recovery`. Errors: `Corrupt` for damage that matters, with nothing changed; `Io`.
+    pub fn open_behind(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        id: LogId,
+        segment_bytes: u64,
+        (held, damage): (Held, Error),
+    ) -> Result<LocalLog, Error> {
+        let (plan, begin) = behind::inspect(&*fs, dir, id, held, damage)?;
+        plan.carry_out(&*fs, dir)?;
+        let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
+        Ok(LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, segment_bytes, parts) })
+    }
+
     /// Opens a log to look at: verifies every frame and changes nothing, not even a torn tail, which `recovery` names. Errors: as `open`.
     pub(crate) fn look(fs: Arc<dyn FileSystem>, dir: &Path, id: LogId) -> Result<LocalLog, Error> {
         let plan = recover::inspect(&*fs, dir, id)?;
         let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
         Ok(LocalLog::assemble(fs, dir, id, FRAMES_AT, parts))
+    }
+
+    /// The same of what lies behind `held`. Errors: as `open_behind`.
+    pub(crate) fn look_behind(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        id: LogId,
+        (held, damage): (Held, Error),
+    ) -> Result<LocalLog, Error> {
+        let (plan, begin) = behind::inspect(&*fs, dir, id, held, damage)?;
+        let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
+        Ok(LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, FRAMES_AT, parts) })
     }
 
     fn assemble(
@@ -100,6 +132,7 @@ impl LocalLog {
             offset,
             touched: offset,
             end,
+            begin: None,
             cursor: None,
             failure: None,
             sectors: Vec::new(),
@@ -178,11 +211,14 @@ impl Log for LocalLog {
     }
 
     fn first(&self) -> Position {
-        self.segments.first().map_or(self.end, |segment| segment.header.first)
+        let first = self.segments.first().map_or(self.end, |segment| segment.header.first);
+        self.begin.map_or(first, |begin| begin.first.max(first))
     }
 
     fn digest_before_first(&self) -> Option<Digest> {
-        self.segments.first().map(|segment| segment.header.digest)
+        let oldest = &self.segments.first()?.header;
+        let begin = self.begin.filter(|begin| begin.first > oldest.first);
+        Some(begin.map_or(oldest.digest, |begin| begin.digest))
     }
 
     fn end(&self) -> Position {
