@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use compaction::Progress;
 use storage::{Environment, Keyspace, SystemClock, SystemEntropy};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -149,7 +150,8 @@ async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace,
         api.methods,
         settings.limits.message_bytes_max,
     );
-    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
+    let (progress, _) = watch::channel(Progress::default());
+    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, progress, stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
         tokio::spawn(shrink::run(keyspace.clone(), interval, stopped.clone()));
     }

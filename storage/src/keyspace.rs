@@ -221,6 +221,7 @@ impl Keyspace {
         Status {
             revision: head.revision,
             compacted: head.compacted,
+            swept: head.swept,
             applied: head.position,
             size_bytes: head.base_bytes + head.log_bytes,
             used_bytes: head.used_bytes(),

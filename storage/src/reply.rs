@@ -120,6 +120,8 @@ pub struct Status {
     pub revision: Revision,
     /// The compacted revision; -1 if nothing was ever compacted.
     pub compacted: Revision,
+    /// Of what was written up to here nothing is left that was unreadable when the sweep passed.
+    pub swept: Revision,
     /// The last position applied.
     pub applied: Position,
     /// The bytes of disk that base and log take.

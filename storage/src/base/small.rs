@@ -162,6 +162,19 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// Marks behind a time, oldest first, so many at most. Errors: `Io`, `Corrupt`.
+    pub(crate) fn marks(&self, behind: Option<u64>, max: usize) -> Result<Vec<(u64, Revision)>, Error> {
+        let mut marks = Vec::new();
+        let behind = behind.map_or(Vec::new(), |time_ms| time_ms.to_be_bytes().to_vec());
+        self.rows_behind(TableId::Marks, &behind, |key, row| {
+            marks.push(read_mark(key, row)?);
+            Ok(marks.len() < max)
+        })?;
+        Ok(marks)
+    }
+}
+
 fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), Error> {
     let mut name = layout::Reader::new("leases", key);
     let id = LeaseId(name.i64()?);

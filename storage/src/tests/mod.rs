@@ -35,6 +35,7 @@ mod shrinking;
 mod shrinking_under_load;
 mod simulated_log;
 mod snapshots;
+mod snapshots_more;
 mod verifying;
 mod watching;
 

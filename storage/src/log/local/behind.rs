@@ -30,7 +30,8 @@ pub struct Held {
 pub(super) struct Begin {
     pub(super) first: Position,
     pub(super) digest: Digest,
-    /// Where its frame is, or will be, in the segment that it belongs to.
+    /// The segment that it was to go into, and where: a later one may begin with it.
+    pub(super) segment: Position,
     pub(super) offset: u64,
 }
 
@@ -64,11 +65,12 @@ pub(super) fn inspect(
     }
     let mut walk = Walk::new(log, next, held.digest);
     let mut tail = Tail::Clean;
-    let mut begin = Begin { first: next, digest: held.digest, offset: FRAMES_AT };
+    let mut begin = Begin { first: next, digest: held.digest, segment: next, offset: FRAMES_AT };
     let nexts = needed.iter().skip(1).map(Some).chain([None]);
     for (number, (segment, after)) in needed.iter().zip(nexts).enumerate() {
         if number == 0 {
             let mut window = Walk::whole(segment)?;
+            begin.segment = segment.header.first;
             begin.offset = footing(&mut window, segment, log, next)?;
             walk.offset = begin.offset;
             tail = walk.rest(segment, after, window)?;

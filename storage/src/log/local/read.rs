@@ -35,7 +35,7 @@ impl LocalLog {
             return Ok((number, offset));
         }
         let first = self.segments.get(number).map_or(position, |segment| segment.header.first);
-        let begin = self.begin.filter(|begin| begin.first >= first && begin.first <= position);
+        let begin = self.begin.filter(|begin| begin.segment == first && begin.first <= position);
         let (mut at, mut offset) = begin.map_or((first, FRAMES_AT), |begin| (begin.first, begin.offset));
         let Some(mut window) = self.window(number)? else { return Ok((number, offset)) };
         while at < position {
