@@ -81,7 +81,9 @@ mod recent;
 mod replay;
 mod reply;
 mod request;
+mod salvage;
 mod snapshot;
+mod sort;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -89,6 +91,7 @@ mod types;
 mod verify;
 mod watch;
 
+pub use base::Lost;
 pub use change::{Change, ChangeKind};
 pub use command::COMMAND_BYTES_MAX;
 pub use env::{Clock, Entropy, SystemClock, SystemEntropy};
@@ -100,6 +103,7 @@ pub use options::{Environment, Options};
 pub use pending::Pending;
 pub use reply::*;
 pub use request::*;
+pub use salvage::{SalvageReport, salvage};
 pub use snapshot::{SnapshotFile, SnapshotInfo, SnapshotStream};
 pub use types::*;
 pub use verify::{VerifyReport, verify};

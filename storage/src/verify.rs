@@ -80,7 +80,9 @@ fn look(fs: &Arc<dyn FileSystem>, directory: &Directory, applied: Option<Applied
     let log = LocalLog::look(Arc::clone(fs), &dir, id);
     match (log, applied) {
         (Err(damage @ Error::Corrupt { .. }), Some(Applied { position, digest, .. })) => {
-            LocalLog::look_behind(Arc::clone(fs), &dir, id, (Held { position, digest }, damage))
+            let held = Held { position, digest };
+            let (log, stop) = LocalLog::look_behind(Arc::clone(fs), &dir, id, (held, damage))?;
+            stop.map_or(Ok(log), Err)
         }
         (log, _) => log,
     }

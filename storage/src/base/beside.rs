@@ -9,11 +9,12 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{BackendError, ConcurrencyMode, Database};
+use redb::{BackendError, ConcurrencyMode, Database, ReadOnlyDatabase};
 
 use super::Snapshot;
 use super::backend::Backend;
 use super::fault::At;
+use super::open::file_of_redb;
 use crate::error::Error;
 use crate::fs::{File, FileSystem, OpenMode};
 use crate::log::Held;
@@ -21,17 +22,22 @@ use crate::tables::Applied;
 
 /// Base as the file holds it at this moment: nothing of it is in memory. Answers also what counts the bytes read. Errors: `Corrupt`, `Io`.
 pub(super) fn beside(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<(Snapshot, Backend), Error> {
-    snapshot(super::open::file_of_redb(fs, path, OpenMode::Read)?, path, cache_bytes)
+    let (database, backend) = database(file_of_redb(fs, path, OpenMode::Read)?, path, cache_bytes)?;
+    Ok((Snapshot::new(&database)?, backend))
 }
 
-/// The same of an open file.
-pub(super) fn snapshot(file: Arc<dyn File>, path: &Path, cache_bytes: usize) -> Result<(Snapshot, Backend), Error> {
+/// The database in an open file, and what counts the bytes read.
+pub(super) fn database(
+    file: Arc<dyn File>,
+    path: &Path,
+    cache_bytes: usize,
+) -> Result<(Arc<ReadOnlyDatabase>, Backend), Error> {
     let doing = format!("reading {}", path.display());
     let backend = Backend::new(file).map_err(|error| Error::io(&doing, &error))?;
     let mut builder = Database::builder();
     builder.set_cache_size(cache_bytes).set_concurrency_mode(ConcurrencyMode::SingleWriter);
-    let database = Arc::new(builder.open_read_only_with_backend(Beside(backend.clone())).at(&doing)?);
-    Ok((Snapshot::new(&database)?, backend))
+    let database = builder.open_read_only_with_backend(Beside(backend.clone())).at(&doing)?;
+    Ok((Arc::new(database), backend))
 }
 
 /// What base in a file holds of the log, if nobody has it open. Errors: `Corrupt`, `Io`.

@@ -24,6 +24,7 @@ mod beside;
 mod build;
 mod commit;
 mod compact;
+mod damaged;
 mod fault;
 mod flush;
 mod layout;
@@ -32,6 +33,7 @@ mod open;
 mod overlay;
 mod rewrite;
 mod rows;
+mod salvage;
 mod scan;
 mod scrub;
 mod small;
@@ -44,11 +46,14 @@ use backend::Backend;
 pub(crate) use beside::reached;
 pub(crate) use build::Builder;
 use commit::Txn;
+pub(crate) use damaged::Damaged;
 use fault::At;
 pub(crate) use flush::Garbage;
 use meta::Meta;
 pub(crate) use rewrite::{Rewrite, Step, unfinished};
 pub(crate) use rows::TableId;
+pub use salvage::Lost;
+pub(crate) use salvage::{Salvaged, Target, salvage};
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -256,12 +261,23 @@ impl Snapshot {
 
     fn new<D: ReadableDatabase + Send + Sync + 'static>(database: &Arc<D>) -> Result<Snapshot, Error> {
         let txn = database.begin_read().at("begin")?;
+        let meta = Meta::read(&txn.open_table(rows::META).at("meta")?)?;
+        Snapshot::with(database, txn, meta)
+    }
+
+    /// The tables of a base that may say nothing, or nothing true, about itself.
+    fn of_tables<D: ReadableDatabase + Send + Sync + 'static>(database: &Arc<D>) -> Result<Snapshot, Error> {
+        let txn = database.begin_read().at("begin")?;
+        Snapshot::with(database, txn, Meta::NEW)
+    }
+
+    fn with<D: Send + Sync + 'static>(database: &Arc<D>, txn: ReadTransaction, meta: Meta) -> Result<Snapshot, Error> {
         let open = |id: TableId| txn.open_table(id.definition()).at(id.name());
         Ok(Snapshot {
             index: open(TableId::Index)?,
             history: open(TableId::History)?,
             lease_keys: open(TableId::LeaseKeys)?,
-            meta: Meta::read(&txn.open_table(rows::META).at("meta")?)?,
+            meta,
             txn,
             _database: Arc::<D>::clone(database),
         })

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use redb::{Database, ReadableDatabase};
 
 use super::backend::Backend;
-use super::beside::beside;
+use super::beside::{self, beside};
 use super::fault::At;
 use super::meta::Meta;
 use super::overlay::Overlay;
@@ -55,16 +55,30 @@ pub(super) fn open(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) ->
 
 /// Base as the file holds it, without writing anything. A file that redb would have to repair first is repaired in memory.
 pub(super) fn read_only(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Snapshot, Error> {
-    if let Ok((snapshot, _)) = beside(fs, path, cache_bytes) {
-        return Ok(snapshot);
+    match beside(fs, path, cache_bytes) {
+        Ok((snapshot, _)) => Ok(snapshot),
+        Err(_) => Snapshot::new(&repaired(fs, path, cache_bytes)?),
     }
+}
+
+/// The same of a base that may say nothing true about itself.
+pub(super) fn read_tables(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Snapshot, Error> {
+    let file = file_of_redb(fs, path, OpenMode::Read)?;
+    match beside::database(file, path, cache_bytes).and_then(|(database, _)| Snapshot::of_tables(&database)) {
+        Ok(snapshot) => Ok(snapshot),
+        Err(_) => Snapshot::of_tables(&repaired(fs, path, cache_bytes)?),
+    }
+}
+
+/// The file as redb would repair it, with everything that it writes kept in memory.
+fn repaired(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Arc<Database>, Error> {
     let file = file_of_redb(fs, path, OpenMode::Read)?;
     let overlay = Overlay::new(file).map_err(|error| Error::io(format!("reading {}", path.display()), &error))?;
     let (database, _) = hand_over(Arc::new(overlay), path, cache_bytes)?;
     let database = Arc::new(database);
     // Never dropped: redb would make a last commit, over pages that may be damaged.
     std::mem::forget(Arc::clone(&database));
-    Snapshot::new(&database)
+    Ok(database)
 }
 
 pub(super) fn file_of_redb(fs: &Arc<dyn FileSystem>, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>, Error> {

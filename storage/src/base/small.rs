@@ -175,7 +175,7 @@ impl Snapshot {
     }
 }
 
-fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), Error> {
+pub(super) fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), Error> {
     let mut name = layout::Reader::new("leases", key);
     let id = LeaseId(name.i64()?);
     name.end()?;
@@ -191,7 +191,7 @@ fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), Error> {
     Ok((id, lease))
 }
 
-fn read_alarm(key: &[u8], row: &[u8]) -> Result<(MemberId, AlarmKind), Error> {
+pub(super) fn read_alarm(key: &[u8], row: &[u8]) -> Result<(MemberId, AlarmKind), Error> {
     layout::unseal("alarms", key, row)?.end()?;
     let mut name = layout::Reader::new("alarms", key);
     let member = MemberId(name.u64()?);
@@ -204,7 +204,7 @@ fn read_alarm(key: &[u8], row: &[u8]) -> Result<(MemberId, AlarmKind), Error> {
     Ok((member, kind))
 }
 
-fn read_writer(key: &[u8], row: &[u8]) -> Result<(MemberId, WriterRow), Error> {
+pub(super) fn read_writer(key: &[u8], row: &[u8]) -> Result<(MemberId, WriterRow), Error> {
     let mut name = layout::Reader::new("writers", key);
     let member = MemberId(name.u64()?);
     name.end()?;
@@ -214,7 +214,7 @@ fn read_writer(key: &[u8], row: &[u8]) -> Result<(MemberId, WriterRow), Error> {
     Ok((member, writer))
 }
 
-fn read_mark(key: &[u8], row: &[u8]) -> Result<(u64, Revision), Error> {
+pub(super) fn read_mark(key: &[u8], row: &[u8]) -> Result<(u64, Revision), Error> {
     let mut name = layout::Reader::new("marks", key);
     let time_ms = name.u64()?;
     name.end()?;

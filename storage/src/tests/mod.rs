@@ -30,6 +30,7 @@ mod leases;
 mod log_damage;
 mod misuse;
 mod races;
+mod salvaging;
 mod scrubbing;
 mod shrinking;
 mod shrinking_under_load;

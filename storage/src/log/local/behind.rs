@@ -4,7 +4,7 @@
 //! begins: where an intact header says that the frame before ends, or where its own intact header lies. Otherwise something that was
 //! acknowledged might be taken for the end of the log. Only a frame's first sector can pass for one, whatever clients write.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::fs::{FileSystem, OpenMode};
@@ -35,61 +35,86 @@ pub(super) struct Begin {
     pub(super) offset: u64,
 }
 
-/// Judges what lies behind the position that base holds; changes nothing. `damage` is what was found when all of it was judged. Errors: `Corrupt`
-/// for damage at or above the position, or where that cannot be told; `Io`.
-pub(super) fn inspect(
-    fs: &dyn FileSystem,
-    dir: &Path,
-    log: LogId,
-    held: Held,
-    damage: Error,
-) -> Result<(Plan, Begin), Error> {
+/// What lies behind the position that base holds.
+pub(super) struct Behind {
+    /// How to go on with it, as far as it is sound.
+    pub(super) plan: Plan,
+    pub(super) begin: Begin,
+    /// What is wrong with the rest, if something is.
+    pub(super) stop: Option<Error>,
+}
+
+/// Judges it; changes nothing. `damage` is what was found when all of the log was judged. Errors: `Corrupt` if the log begins above the
+/// position; `Io`, `LogMismatch`.
+pub(super) fn inspect(fs: &dyn FileSystem, dir: &Path, log: LogId, held: Held, damage: Error) -> Result<Behind, Error> {
     let names = list(fs, dir)?;
     let next = held.position.next();
-    let older = names.partition_point(|first| *first <= next).saturating_sub(1);
-    if names.first().is_none_or(|first| *first > next) {
-        return Err(damage);
-    }
-    let (mut segments, mut needed, mut unfinished) = (Vec::new(), Vec::new(), None);
-    for (number, first) in names.iter().enumerate() {
-        let path = dir.join(segment::name(*first));
-        if number < older {
-            segments.push(old_segment(fs, &path, *first, log)?);
-            continue;
-        }
-        match open_segment(fs, &path, *first, log)? {
-            Some(segment) => needed.push(segment),
-            None if number + 1 == names.len() && number > older => unfinished = Some(path),
-            None => return Err(Error::corrupt(place(&path, 0), "no header")),
-        }
-    }
+    let Some(older) = names.partition_point(|first| *first <= next).checked_sub(1) else { return Err(damage) };
+    let old = names.iter().take(older);
+    let mut segments = old.map(|first| old_segment(fs, dir, *first, log)).collect::<Result<Vec<_>, _>>()?;
+    let (needed, unfinished, unreadable) = needed(fs, dir, log, names.get(older..).unwrap_or_default())?;
     let mut walk = Walk::new(log, next, held.digest);
-    let mut tail = Tail::Clean;
     let mut begin = Begin { first: next, digest: held.digest, segment: next, offset: FRAMES_AT };
+    let (mut tail, mut stop) = (Tail::Clean, None);
     let nexts = needed.iter().skip(1).map(Some).chain([None]);
     for (number, (segment, after)) in needed.iter().zip(nexts).enumerate() {
-        if number == 0 {
-            let mut window = Walk::whole(segment)?;
-            begin.segment = segment.header.first;
-            begin.offset = footing(&mut window, segment, log, next)?;
-            walk.offset = begin.offset;
-            tail = walk.rest(segment, after, window)?;
-        } else {
-            tail = walk.segment(segment, after)?;
+        let walked = match number {
+            0 => from_footing(&mut walk, &mut begin, segment, after),
+            _ => walk.segment(segment, after),
+        };
+        match walked {
+            Ok(found) => tail = found,
+            Err(error @ Error::Corrupt { .. }) => {
+                stop = Some(error);
+                break;
+            }
+            Err(error) => return Err(error),
         }
     }
     let cut = if let Tail::Torn(range) = tail { Some(range) } else { None };
-    if let Some(path) = &unfinished {
-        walk.unfinished(fs, path, cut.is_some())?;
+    stop = stop.or(unreadable);
+    if let (Some(path), None) = (&unfinished, &stop) {
+        stop = walk.unfinished(fs, path, cut.is_some()).err();
     }
     segments.extend(needed);
     let mut plan = walk.plan(segments, cut, unfinished);
     plan.recovery.damage.push(damage);
-    Ok((plan, begin))
+    Ok(Behind { plan, begin, stop })
+}
+
+/// The segments that hold what base lacks, then the newest file if it has no header yet, and what is wrong if one cannot be opened.
+#[expect(clippy::type_complexity, reason = "three things that one walk over names finds")]
+fn needed(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    log: LogId,
+    names: &[Position],
+) -> Result<(Vec<Segment>, Option<PathBuf>, Option<Error>), Error> {
+    let mut segments = Vec::new();
+    for first in names {
+        let path = dir.join(segment::name(*first));
+        match open_segment(fs, &path, *first, log) {
+            Ok(Some(segment)) => segments.push(segment),
+            Ok(None) if Some(first) == names.last() && !segments.is_empty() => return Ok((segments, Some(path), None)),
+            Ok(None) => return Ok((segments, None, Some(Error::corrupt(place(&path, 0), "no header")))),
+            Err(error @ Error::Corrupt { .. }) => return Ok((segments, None, Some(error))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((segments, None, None))
+}
+
+fn from_footing(walk: &mut Walk, begin: &mut Begin, segment: &Segment, after: Option<&Segment>) -> Result<Tail, Error> {
+    let mut window = Walk::whole(segment)?;
+    begin.segment = segment.header.first;
+    begin.offset = footing(&mut window, segment, walk.log, begin.first)?;
+    walk.offset = begin.offset;
+    walk.rest(segment, after, window)
 }
 
 /// A segment that holds nothing that is needed: to be removed when its time comes.
-fn old_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -> Result<Segment, Error> {
+fn old_segment(fs: &dyn FileSystem, dir: &Path, first: Position, log: LogId) -> Result<Segment, Error> {
+    let path = &dir.join(segment::name(first));
     let file = fs.open(path, OpenMode::ReadWrite).map_err(|error| error_at("opening", path, &error))?;
     let len = file.len().map_err(|error| error_at("measuring", path, &error))?;
     let mut window = Window::new(file.clone(), path)?;
@@ -97,7 +122,7 @@ fn old_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) ->
         Some(HeaderSector::Valid(header)) if header.log == log && header.first == first => header,
         _ => Header { log, first, digest: Digest::default(), len },
     };
-    Ok(Segment { header, path: path.to_owned(), file })
+    Ok(Segment { header, path: path.clone(), file })
 }
 
 /// Where the frame at `wanted` begins, or is to begin.

@@ -22,8 +22,8 @@ use crate::log::local::segment::{FRAMES_AT, Header, NoSegment, Segment, error_at
 use crate::log::{AppendError, Log, StoredFrame};
 use crate::types::{Digest, LogId, Position};
 
-use behind::Begin;
 pub use behind::Held;
+use behind::{Begin, Behind};
 pub use plan::Recovery;
 pub(crate) use scrub::{LogDamage, LogScrub};
 
@@ -91,7 +91,8 @@ impl LocalLog {
         segment_bytes: u64,
         (held, damage): (Held, Error),
     ) -> Result<LocalLog, Error> {
-        let (plan, begin) = behind::inspect(&*fs, dir, id, held, damage)?;
+        let Behind { plan, begin, stop } = behind::inspect(&*fs, dir, id, held, damage)?;
+        stop.map_or(Ok(()), Err)?;
         plan.carry_out(&*fs, dir)?;
         let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
         Ok(LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, segment_bytes, parts) })
@@ -104,16 +105,22 @@ impl LocalLog {
         Ok(LocalLog::assemble(fs, dir, id, FRAMES_AT, parts))
     }
 
-    /// The same of what lies behind `held`. Errors: as `open_behind`.
+    /// The same of what lies behind `held`, up to where something is wrong, which is the other answer. Errors: `Corrupt` if the log begins above
+    /// that; `Io`.
     pub(crate) fn look_behind(
         fs: Arc<dyn FileSystem>,
         dir: &Path,
         id: LogId,
         (held, damage): (Held, Error),
-    ) -> Result<LocalLog, Error> {
-        let (plan, begin) = behind::inspect(&*fs, dir, id, held, damage)?;
+    ) -> Result<(LocalLog, Option<Error>), Error> {
+        let Behind { plan, begin, stop } = behind::inspect(&*fs, dir, id, held, damage)?;
         let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
-        Ok(LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, FRAMES_AT, parts) })
+        Ok((LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, FRAMES_AT, parts) }, stop))
+    }
+
+    /// Makes nothing from this position on readable.
+    pub(crate) fn end_before(&mut self, position: Position) {
+        self.end = self.end.min(position);
     }
 
     fn assemble(

@@ -13,7 +13,7 @@ use crate::types::{Digest, LogId, Position};
 
 /// The state of the walk over all frames.
 pub(super) struct Walk {
-    log: LogId,
+    pub(super) log: LogId,
     position: Position,
     pub(super) offset: u64,
     digest: Digest,
