@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::files::{Directory, Identity};
 use crate::log::frame::MAX_FRAME_LEN;
 use crate::log::{LocalLog, Log};
+use crate::meters::Meters;
 use crate::options::{Environment, Options};
 use crate::read::Sources;
 use crate::recent::Part;
@@ -64,8 +65,9 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
         let log = LocalLog::open(fs.clone(), &directory.log(), id, options.segment_bytes)?;
         (log, Base::open(fs, &directory.base(), options.cache_bytes)?)
     };
-    let log_bytes_read = log.bytes_read();
-    let mut opened = start(directory, base, Box::new(log), options, environment)?;
+    let (log_bytes_read, meters) = (log.bytes_read(), Meters::default());
+    let log = log.timed(environment.clock.clone(), meters.log.clone());
+    let mut opened = start(directory, base, Box::new(log), meters, options, environment)?;
     opened.report.bytes_read += log_bytes_read + opened.shared.base().bytes_read();
     opened.report.created = created;
     Ok(opened)
@@ -87,13 +89,14 @@ pub(crate) fn open_with_log(
     } else {
         Base::open(&environment.fs, &directory.base(), options.cache_bytes)?
     };
-    start(directory, base, log, options, environment)
+    start(directory, base, log, Meters::default(), options, environment)
 }
 
 fn start(
     directory: Directory,
     base: Base,
     mut log: Box<dyn Log>,
+    meters: Meters,
     options: &Options,
     environment: &Environment,
 ) -> Result<Opened, Error> {
@@ -110,7 +113,7 @@ fn start(
     let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: snapshot, known: None };
     let head = Head::new(&state, sources, log.size_bytes(), &base);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
-    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base));
+    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), meters, base));
     let bounds = Bounds {
         bytes: options.recent_bytes,
         changes: options.recent_changes,

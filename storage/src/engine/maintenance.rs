@@ -86,7 +86,10 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Resu
 pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<(), Error> {
     let (base, data) = (shared.base(), part.read());
     base.reserve(&data)?;
-    base.flush(&data, garbage)?;
+    let begun = shared.clock.monotonic();
+    let report = base.flush(&data, garbage)?;
+    let took = shared.clock.monotonic().saturating_sub(begun);
+    shared.meters.flushed(data.changes.len(), report, took);
     drop(data);
     publish(shared, |head| head.sources.frozen = None)?;
     shared.queue.poke();
@@ -98,7 +101,8 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 fn sweep(shared: &Shared, compacted: Revision) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
     base.reserve_sweep(SWEEP_ROWS)?;
-    base.sweep(compacted, SWEEP_ROWS)?;
+    let report = base.sweep(compacted, SWEEP_ROWS)?;
+    shared.meters.swept(compacted, report, begun, shared.clock.monotonic(), shared.clock.wall_ms());
     publish(shared, |_| {})?;
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())

@@ -14,6 +14,7 @@ use crate::engine::queue::{End, Queue};
 use crate::engine::shrink::Requests;
 use crate::env::Clock;
 use crate::error::Error;
+use crate::meters::Meters;
 use crate::read::Sources;
 use crate::read::counts::Counts;
 use crate::read::range::bounds;
@@ -75,6 +76,7 @@ pub(crate) struct Shared {
     pub(crate) lessor: Lessor,
     pub(crate) counts: Counts,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) meters: Meters,
     /// Who asked for base to be rewritten.
     pub(crate) shrinks: Requests,
     base: Mutex<Arc<Base>>,
@@ -84,7 +86,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, base: Base) -> Shared {
+    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, meters: Meters, base: Base) -> Shared {
         Shared {
             head: Mutex::new(head),
             published: Condvar::new(),
@@ -93,6 +95,7 @@ impl Shared {
             lessor: Lessor::default(),
             counts: Counts::default(),
             clock,
+            meters,
             shrinks: Requests::default(),
             base: Mutex::new(Arc::new(base)),
             failure: OnceLock::new(),
