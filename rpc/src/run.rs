@@ -16,6 +16,8 @@ use crate::edge::{self, Front, Listener};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
 use crate::logging;
+use crate::metrics::Metrics;
+use crate::pages;
 use crate::shrink;
 use crate::signals::{Signal, Signals};
 
@@ -138,16 +140,18 @@ fn announce(settings: &Settings, listeners: &[Listener], keyspace: &Keyspace) {
 /// Serves until a signal or a final error, then ends.
 async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace, mut signals: Signals) -> ExitCode {
     let (stop, stopped) = watch::channel(false);
-    let api = join::api(&keyspace, &settings, stopped.clone());
+    let metrics = Arc::new(Metrics::new());
+    let api = join::api(&keyspace, &settings, &metrics, stopped.clone());
     let front = Front::new(
         api.grpc.clone(),
-        edge::plain_routes(join::health(&keyspace)),
+        pages::routes(join::subject(&keyspace, &settings, &metrics)),
         api.methods,
         settings.limits.message_bytes_max,
+        Arc::clone(&metrics.calls),
     );
-    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
+    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, Arc::clone(&metrics), stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
-        tokio::spawn(shrink::run(keyspace.clone(), interval, stopped.clone()));
+        tokio::spawn(shrink::run(keyspace.clone(), interval, metrics, stopped.clone()));
     }
     let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
     let watched = keyspace.clone();

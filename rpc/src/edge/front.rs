@@ -1,5 +1,7 @@
 //! What decides who answers a request: a gRPC service, a plain page, or a refusal.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -9,7 +11,9 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::limit::{self, Checked};
+use super::meter;
 use super::unknown::{self, Methods};
+use crate::metrics::Calls;
 
 /// What answers every request of every connection; clones share it.
 #[derive(Clone, Debug)]
@@ -18,12 +22,19 @@ pub(crate) struct Front {
     plain: Router,
     methods: &'static Methods,
     message_bytes_max: usize,
+    calls: Arc<Calls>,
 }
 
 impl Front {
-    /// `grpc` holds the services and `methods` names what they offer; `plain` answers everything that is not gRPC.
-    pub(crate) fn new(grpc: Router, plain: Router, methods: &'static Methods, message_bytes_max: usize) -> Front {
-        Front { grpc, plain, methods, message_bytes_max }
+    /// `grpc` holds the services, `methods` names what they offer and `calls` counts it; `plain` answers everything that is not gRPC.
+    pub(crate) fn new(
+        grpc: Router,
+        plain: Router,
+        methods: &'static Methods,
+        message_bytes_max: usize,
+        calls: Arc<Calls>,
+    ) -> Front {
+        Front { grpc, plain, methods, message_bytes_max, calls }
     }
 
     /// Answers one request.
@@ -38,8 +49,13 @@ impl Front {
         if let Err(status) = refused {
             return status.into_http();
         }
-        let message_bytes_max = self.message_bytes_max;
-        oneshot(&self.grpc, request.map(|body| Body::new(Checked::new(body, message_bytes_max)))).await
+        let version = request.headers().get("client-api-version").and_then(|version| version.to_str().ok());
+        let Some(call) = self.calls.begin(request.uri().path(), version) else {
+            return oneshot(&self.grpc, request).await;
+        };
+        let (method, bytes_max) = (Arc::clone(call.method()), self.message_bytes_max);
+        let request = request.map(|body| Body::new(Checked::new(body, bytes_max, method)));
+        meter::count(call, oneshot(&self.grpc, request).await)
     }
 }
 

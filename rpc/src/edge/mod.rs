@@ -6,7 +6,7 @@ mod front;
 mod limit;
 mod limits;
 mod listen;
-mod plain;
+mod meter;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -17,6 +17,5 @@ pub(crate) use descriptors::connections_max;
 pub(crate) use front::Front;
 pub(crate) use limits::Limits;
 pub(crate) use listen::{Address, Listener, bind};
-pub(crate) use plain::{Health, routes as plain_routes};
 pub(crate) use serve::serve;
 pub(crate) use unknown::Methods;

@@ -7,12 +7,15 @@ mod sockets;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::routing::get;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;
 use tonic_health::server::health_reporter;
 
 use super::*;
+use crate::metrics::Metrics;
 
 const METHODS: &Methods = &[("grpc.health.v1.Health", &["Check", "Watch"])];
 
@@ -46,10 +49,16 @@ async fn start(address: Address, limits: Limits) -> Server {
     let listeners = bind(&[address]).await.expect("a free address");
     let address = listeners.first().expect("one listener").address().expect("a bound address");
     let (_, service) = health_reporter();
-    let plain = plain_routes(Arc::new(|| None));
-    let front = Front::new(Routes::new(service).into_axum_router(), plain, METHODS, limits.message_bytes_max);
+    let metrics = Metrics::new();
+    let (routes, calls) = (Routes::new(service).into_axum_router(), Arc::clone(&metrics.calls));
+    let front = Front::new(routes, plain(), METHODS, limits.message_bytes_max, calls);
     let (stop, stopped) = watch::channel(false);
     Server { address, stop, serving: tokio::spawn(serve(listeners, front, limits, stopped)) }
+}
+
+/// A page to ask for.
+fn plain() -> Router {
+    Router::new().route("/health", get(async || r#"{"health":"true","reason":""}"#))
 }
 
 fn loopback() -> Address {
