@@ -61,12 +61,8 @@ pub(super) fn build(
     matches: &ArgMatches,
     connections_max: usize,
     without_effect: Vec<String>,
-    unknown_variables: Vec<String>,
+    mut warnings: Vec<String>,
 ) -> Result<Settings, String> {
-    let mut warnings = Vec::new();
-    if !unknown_variables.is_empty() {
-        warnings.push(format!("environment variables that name no flag: {}", unknown_variables.join(", ")));
-    }
     let name = text(matches, "name").to_owned();
     let listen = text(matches, "listen-client-urls");
     // Whoever says only where to listen means to be found there.

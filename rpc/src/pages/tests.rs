@@ -77,10 +77,10 @@ async fn health_is_true_without_alarms_and_with_a_read() {
         check(&found, 200, r#"{"health":"true","reason":""}"#);
         assert_eq!(found.1, "text/plain; charset=utf-8");
     }
-    for method in ["POST", "HEAD", "PUT"] {
-        let found = ask(&well, method, "/health").await;
-        check(&found, 405, "Method Not Allowed\n");
+    for method in ["POST", "PUT"] {
+        check(&ask(&well, method, "/health").await, 405, "Method Not Allowed\n");
     }
+    check(&ask(&well, "HEAD", "/health").await, 405, "");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_page_of_checks_says_ok_and_on_request_which_ones() {
     check(&ask(&well, "GET", "/readyz?exclude=linearizable_read&verbose&exclude=non_learner").await, 200, two);
     check(&ask(&well, "GET", "/livez?verbose&exclude=serializable_read").await, 200, "ok\n");
     check(&ask(&well, "POST", "/readyz").await, 405, "Method Not Allowed\n");
-    check(&ask(&well, "HEAD", "/livez/serializable_read").await, 405, "Method Not Allowed\n");
+    check(&ask(&well, "HEAD", "/livez/serializable_read").await, 405, "");
 }
 
 #[tokio::test]

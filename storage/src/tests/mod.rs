@@ -27,6 +27,7 @@ mod gate;
 mod hostile;
 mod importing;
 mod leases;
+mod metering;
 mod misuse;
 mod races;
 mod shrinking;
