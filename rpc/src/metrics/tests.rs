@@ -70,7 +70,7 @@ fn the_page_has_the_numbers_of_what_was_done() {
             "etcd_mvcc_range_total 2",
             "etcd_mvcc_txn_total 1",
             "etcd_mvcc_delete_total 0",
-            "etcd_debugging_mvcc_total_put_size_in_bytes 29",
+            "etcd_debugging_mvcc_total_put_size_in_bytes 28",
             "etcd_debugging_mvcc_current_revision 5",
             "etcd_debugging_mvcc_compact_revision 3",
             "etcd_debugging_lease_granted_total 1",
