@@ -211,7 +211,7 @@ async fn watches_are_counted_while_they_live() {
     let (server, mut client) = connected().await;
     client.put("a", "1", None).await.unwrap();
     let options = WatchOptions::new().with_prefix().with_start_revision(2);
-    let (_, mut stream) = client.watch("a", Some(options)).await.unwrap().into_parts();
+    let mut stream = client.watch("a", Some(options)).await.unwrap();
     client.put("ab", "2", None).await.unwrap();
     let mut events = 0;
     while events < 2 {

@@ -1,6 +1,6 @@
 //! The pages about health, as probes ask for them.
 
-use etcd_client::{AlarmAction, AlarmType};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType};
 
 use super::connected;
 use crate::support::page::ask;
@@ -40,7 +40,8 @@ async fn alarms_show_where_etcd_shows_them() {
     let (server, mut client) = connected().await;
     let member = client.status().await.unwrap().leader();
     for alarm in [AlarmType::Nospace, AlarmType::Corrupt] {
-        let options = etcd_client::AlarmOptions::new().with_member(member);
+        let mut options = AlarmOptions::new();
+        options.with_member(member);
         client.alarm(AlarmAction::Activate, alarm, Some(options)).await.unwrap();
     }
     let reason = |word: &str| (503, format!("{{\"health\":\"false\",\"reason\":\"ALARM {word}\"}}\n"));
