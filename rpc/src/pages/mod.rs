@@ -19,12 +19,12 @@ use storage::AlarmKind;
 use crate::flags::{API_VERSION, STORAGE_VERSION};
 use crate::metrics;
 
-/// What the pages tell of. Calls may block on the disk.
+/// What the pages tell of.
 pub(crate) trait Subject: Debug + Send + Sync + 'static {
     /// The alarms that are raised.
     fn alarms(&self) -> Vec<AlarmKind>;
     /// Reads a key; after everything that was acknowledged before, unless it is to be `serializable`. The error is a text that
-    /// clients know.
+    /// clients know. May block on the disk.
     fn read(&self, serializable: bool) -> Result<(), String>;
     /// The page for Prometheus.
     fn metrics(&self) -> String;
@@ -53,16 +53,12 @@ pub(crate) fn probes(subject: Arc<dyn Subject>) -> Router {
             router = router.route(&path, get(move |query| checks::one(page, check, Arc::clone(&one), query)));
         }
     }
-    // Like etcd's, this page does not mind what it is asked with.
-    let metrics = any(move || metrics(Arc::clone(&subject)));
+    // Like etcd's, this page does not mind what it is asked with. It needs no disk, so it is there while readers wait for one.
+    let metrics = any(move || {
+        let page = answer::text(StatusCode::OK, metrics::CONTENT_TYPE, subject.metrics());
+        std::future::ready(page)
+    });
     router.route("/metrics", metrics).fallback(|| std::future::ready(answer::not_found()))
-}
-
-async fn metrics(subject: Arc<dyn Subject>) -> Response {
-    match tokio::task::spawn_blocking(move || subject.metrics()).await {
-        Ok(page) => answer::text(StatusCode::OK, metrics::CONTENT_TYPE, page),
-        Err(error) => answer::plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-    }
 }
 
 /// A page for GET alone, which is given the parameters.
