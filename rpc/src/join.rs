@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use bytes::Bytes;
+use compaction::Progress;
 use storage::{AlarmKind, Content, Key, KeyRange, Keyspace, RangeRequest};
 use tokio::sync::watch;
 
@@ -58,9 +59,14 @@ fn quota_bytes(settings: &Settings) -> i64 {
 }
 
 /// The server that the pages tell of.
-pub(crate) fn subject(keyspace: &Keyspace, settings: &Settings, metrics: &Arc<Metrics>) -> Arc<dyn Subject> {
+pub(crate) fn subject(
+    keyspace: &Keyspace,
+    settings: &Settings,
+    metrics: &Arc<Metrics>,
+    retention: watch::Receiver<Progress>,
+) -> Arc<dyn Subject> {
     let (keyspace, metrics) = (keyspace.clone(), Arc::clone(metrics));
-    Arc::new(Server { keyspace, metrics, quota_bytes: quota_bytes(settings) })
+    Arc::new(Server { keyspace, metrics, quota_bytes: quota_bytes(settings), retention })
 }
 
 #[derive(Debug)]
@@ -68,6 +74,7 @@ struct Server {
     keyspace: Keyspace,
     metrics: Arc<Metrics>,
     quota_bytes: i64,
+    retention: watch::Receiver<Progress>,
 }
 
 impl Subject for Server {
@@ -89,7 +96,8 @@ impl Subject for Server {
     }
 
     fn metrics(&self) -> String {
-        self.metrics.page(&self.keyspace, self.quota_bytes)
+        let retention = self.retention.borrow().clone();
+        self.metrics.page(&self.keyspace, self.quota_bytes, &retention)
     }
 
     fn checks(&self) -> &Checks {

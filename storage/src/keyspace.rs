@@ -123,6 +123,7 @@ impl Keyspace {
 
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
+        failpoint!(Read, Err);
         self.inner.shared.meters.ranges.add(1);
         let (view, question) = self.inner.shared.view_for(request)?;
         let known = question.as_ref().and_then(Question::known);
@@ -136,7 +137,7 @@ impl Keyspace {
     fn reader<'a>(&'a self, view: &'a View, at: At) -> RangeReader<'a> {
         RangeReader {
             sources: &view.sources,
-            at: place(at, RevisionPair::last_of(view.current)),
+            at: place(at, if planted!(DirtyRead) { RevisionPair::MAX } else { RevisionPair::last_of(view.current) }),
             current: view.current,
             counts: Some(&self.inner.shared.counts),
             known: None,
@@ -218,21 +219,15 @@ impl Keyspace {
         self.inner.shared.view().sources.revision_at(time_ms)
     }
 
-    /// Walks all of base and compares every row with its checksum, every table with its totals, index with history, and attached keys with leases. Costs about a
-    /// read of the whole file. Errors: `Corrupt`, saying which table; `Io`.
-    pub fn verify(&self) -> Result<(), Error> {
-        let base = self.inner.shared.view().sources.base;
-        base.verify()?;
-        base.verify_lease_keys()
-    }
-
     /// What operators ask first.
     pub fn status(&self) -> Status {
         let head = self.inner.shared.head();
         Status {
             revision: head.revision,
             compacted: head.compacted,
+            swept: head.swept,
             applied: head.position,
+            digest: head.digest,
             size_bytes: head.base_bytes + head.log_bytes,
             used_bytes: head.used_bytes(),
             base_bytes: head.base_bytes,
@@ -240,7 +235,7 @@ impl Keyspace {
             member: self.inner.identity.member,
             cluster: self.inner.identity.cluster,
             alarms: head.alarms.clone(),
-            opened: self.inner.opened,
+            opened: self.inner.opened.clone(),
         }
     }
 

@@ -57,13 +57,20 @@
 //! # }
 //! ```
 
+#[macro_use]
+mod macros;
+
 mod apply;
 mod base;
 mod change;
+mod checks;
 mod command;
+mod contain;
 mod engine;
 mod env;
 mod error;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
 mod files;
 pub mod fs;
 mod import;
@@ -81,14 +88,18 @@ mod recent;
 mod replay;
 mod reply;
 mod request;
+mod salvage;
 mod snapshot;
+mod sort;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod types;
 mod verify;
 mod watch;
 
+pub use base::Lost;
 pub use change::{Change, ChangeKind};
 pub use command::COMMAND_BYTES_MAX;
 pub use env::{Clock, Entropy, SystemClock, SystemEntropy};
@@ -97,10 +108,11 @@ pub use import::{Import, ImportReport, ImportedLease};
 pub use keyspace::Keyspace;
 pub use leases::LEASE_TTL_MAX_SECONDS;
 pub use metrics::{Distribution, Metrics, RecentPart, Sweep, Watches, Written};
-pub use options::{Environment, Options};
+pub use options::{Environment, Options, Tuning};
 pub use pending::Pending;
 pub use reply::*;
 pub use request::*;
+pub use salvage::{SalvageReport, salvage};
 pub use snapshot::{SnapshotFile, SnapshotInfo, SnapshotStream};
 pub use types::*;
 pub use verify::{VerifyReport, verify};

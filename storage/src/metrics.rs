@@ -131,8 +131,6 @@ pub struct Metrics {
     pub rows_swept: u64,
     /// Versions that the sweep dropped.
     pub dropped_by_sweep: u64,
-    /// What was written up to here was visited by the sweep.
-    pub swept: Revision,
     /// The last sweep that reached its end.
     pub last_sweep: Option<Sweep>,
     /// When a compaction took effect the last time, in milliseconds since 1970; 0 if none did.
@@ -149,9 +147,9 @@ impl Keyspace {
         let (shared, meters) = (&self.inner.shared, &self.inner.shared.meters);
         let (queued_commands, queued_bytes) = shared.queue.waiting();
         let (written, written_elsewhere) = meters.traffic.read();
-        let (active, frozen, swept) = {
+        let (active, frozen) = {
             let head = shared.head();
-            (head.sources.active.clone(), head.sources.frozen.clone(), head.swept)
+            (head.sources.active.clone(), head.sources.frozen.clone())
         };
         Metrics {
             ranges: meters.ranges.get(),
@@ -184,7 +182,6 @@ impl Keyspace {
             sweep_run: meters.sweep_run.read(),
             rows_swept: meters.rows_swept.get(),
             dropped_by_sweep: meters.dropped_by_sweep.get(),
-            swept,
             last_sweep: meters.last_sweep(),
             compacted_at_ms: meters.compacted_at_ms.load(Ordering::Relaxed),
             written,

@@ -38,9 +38,8 @@ impl Running {
         let begun = Instant::now();
         loop {
             let log = self.log();
-            if let Some((_, after)) =
-                log.split_once("http://127.0.0.1:").filter(|(before, _)| before.contains("listening"))
-            {
+            let address = log.split_once("listening").and_then(|(_, after)| after.split_once("http://127.0.0.1:"));
+            if let Some((_, after)) = address {
                 let port: String = after.chars().take_while(char::is_ascii_digit).collect();
                 return format!("http://127.0.0.1:{port}");
             }

@@ -11,6 +11,7 @@
 
 pub mod bulk;
 pub mod client;
+pub mod crew;
 pub mod histories;
 pub mod history_run;
 pub mod history_wire;
@@ -20,3 +21,4 @@ pub mod page;
 pub mod recorder;
 pub mod remote;
 pub mod server;
+pub mod tracer;

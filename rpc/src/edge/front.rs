@@ -17,32 +17,42 @@ use crate::metrics::Calls;
 
 /// What answers every request of every connection; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Front {
-    grpc: Router,
+pub(super) struct Front {
+    grpc: Option<Grpc>,
     plain: Router,
-    methods: &'static Methods,
-    message_bytes_max: usize,
-    calls: Arc<Calls>,
+}
+
+/// The gRPC services.
+#[derive(Clone, Debug)]
+pub(crate) struct Grpc {
+    /// Answers calls.
+    pub(crate) routes: Router,
+    /// Names what the services offer.
+    pub(crate) methods: &'static Methods,
+    /// The largest message; a request with a larger one is refused.
+    pub(crate) message_bytes_max: usize,
+    /// Counts calls.
+    pub(crate) calls: Arc<Calls>,
 }
 
 impl Front {
-    /// `grpc` holds the services, `methods` names what they offer and `calls` counts it; `plain` answers everything that is not gRPC.
-    pub(crate) fn new(
-        grpc: Router,
-        plain: Router,
-        methods: &'static Methods,
-        message_bytes_max: usize,
-        calls: Arc<Calls>,
-    ) -> Front {
-        Front { grpc, plain, methods, message_bytes_max, calls }
+    /// `plain` answers everything that is not gRPC; without `grpc` everything.
+    pub(super) fn new(grpc: Option<Grpc>, plain: Router) -> Front {
+        Front { grpc, plain }
     }
 
     /// Answers one request.
     pub(super) async fn answer(&self, request: Request<Body>) -> Response {
         debug!(method = %request.method(), path = request.uri().path(), "request");
-        if !is_grpc(&request) {
-            return oneshot(&self.plain, request).await;
+        match &self.grpc {
+            Some(grpc) if is_grpc(&request) => grpc.answer(request).await,
+            _ => oneshot(&self.plain, request).await,
         }
+    }
+}
+
+impl Grpc {
+    async fn answer(&self, request: Request<Body>) -> Response {
         let refused = unknown::check(request.uri().path(), self.methods)
             .and_then(|()| limit::check_encoding(request.headers()))
             .and_then(|()| limit::check_client_version(request.headers()));
@@ -51,11 +61,11 @@ impl Front {
         }
         let version = request.headers().get("client-api-version").and_then(|version| version.to_str().ok());
         let Some(call) = self.calls.begin(request.uri().path(), version) else {
-            return oneshot(&self.grpc, request).await;
+            return oneshot(&self.routes, request).await;
         };
         let (method, bytes_max) = (Arc::clone(call.method()), self.message_bytes_max);
         let request = request.map(|body| Body::new(Checked::new(body, bytes_max, method)));
-        meter::count(call, oneshot(&self.grpc, request).await)
+        meter::count(call, oneshot(&self.routes, request).await)
     }
 }
 

@@ -11,6 +11,9 @@ mod stop;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
+#[cfg(test)]
+mod tls_tests;
 mod url;
 
 use grammar::Given;
@@ -27,7 +30,7 @@ const ABOUT: &str = "A durable, versioned keyspace that speaks the etcd v3 API."
 const AFTER_HELP: &str = "Every flag may start with one dash or two and has a variable: --data-dir is ETCD_DATA_DIR; setting both is an error.
 --config-file names a file of YAML with the same names as keys; flags and variables beside it are ignored.
 The other flags of etcd 3.7 are accepted: those without effect here are named once in the log, those that ask for
-something that is missing (TLS, a second member) are refused.";
+something that is missing (a second member) are refused.";
 
 /// The command line of this process, without the program's name.
 pub(crate) fn arguments() -> Result<Vec<String>, Stop> {
@@ -39,11 +42,15 @@ pub(crate) fn from_process(arguments: &[String]) -> Result<Settings, Stop> {
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_"));
     let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
     let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;
-    parse(arguments, &variables, crate::edge::connections_max())
+    parse(arguments, &variables, crate::edge::connections_max)
 }
 
 /// Reads settings from a command line without the program's name, and from variables.
-fn parse(arguments: &[String], variables: &[(String, String)], connections_max: usize) -> Result<Settings, Stop> {
+fn parse(
+    arguments: &[String],
+    variables: &[(String, String)],
+    connections_max: impl FnOnce() -> Result<usize, String>,
+) -> Result<Settings, Stop> {
     let mut given = grammar::split(arguments)?;
     if let Some(asked) = given.remove("version")
         && grammar::switch(&asked).map_err(Stop::usage)?
@@ -62,6 +69,7 @@ fn parse(arguments: &[String], variables: &[(String, String)], connections_max: 
     }
     let matches = grammar::check(&given).map_err(|stop| stop.within(file.as_deref()))?;
     let without_effect = without_effect(&given)?;
+    let connections_max = connections_max().map_err(Stop::refused)?;
     settings::build(&matches, connections_max, without_effect, notes).map_err(Stop::refused)
 }
 

@@ -1,11 +1,11 @@
-//! What is done now and then, rewriting the database file and compacting it: how often, and how it went the last time.
+//! What is done now and then, rewriting the database file and scrubbing: how often, and how it went the last time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::core::Collector;
-use prometheus::{Gauge, Histogram, HistogramOpts, IntCounterVec, Opts, Registry, exponential_buckets};
-use storage::{Error, Revision, Shrunk};
+use prometheus::{Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets};
+use storage::{Error, ScrubStep, Shrunk};
 
 /// The numbers.
 #[derive(Debug)]
@@ -17,20 +17,11 @@ pub(crate) struct Chores {
     rewrite_took: Gauge,
     bytes_before: Gauge,
     bytes_after: Gauge,
-    compactions: IntCounterVec,
-    compacted_at: Gauge,
-    compacted_to: Gauge,
-}
-
-/// How an automatic compaction went.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Compaction {
-    /// It was carried out.
-    Done(Revision),
-    /// Somebody else had compacted as far.
-    DoneBefore,
-    /// It was refused.
-    Failed,
+    scrubs: IntCounter,
+    scrubbed_bytes: IntCounter,
+    scrub_damage: IntCounter,
+    scrubbed_at: Gauge,
+    scrub_took: Gauge,
 }
 
 impl Chores {
@@ -41,6 +32,7 @@ impl Chores {
             collector
         }
         let gauge = |name: &str, help: &str| register(registry, Gauge::new(name, help).expect("a valid name"));
+        let counter = |name: &str, help: &str| register(registry, IntCounter::new(name, help).expect("a valid name"));
         let results = |name: &str, help: &str, results: &[&str]| {
             let vec = IntCounterVec::new(Opts::new(name, help), &["result"]).expect("a valid name");
             results.iter().for_each(|result| drop(vec.with_label_values(&[*result])));
@@ -63,13 +55,11 @@ impl Chores {
             rewrite_took: gauge("sternpost_shrink_last_run_duration_seconds", "How long that took."),
             bytes_before: gauge("sternpost_shrink_last_run_before_bytes", "How large the file was before."),
             bytes_after: gauge("sternpost_shrink_last_run_after_bytes", "How large it was afterwards."),
-            compactions: results(
-                "sternpost_retention_runs_total",
-                "Compactions that the retention asked for, by result.",
-                &["done", "done_before", "failed"],
-            ),
-            compacted_at: gauge("sternpost_retention_last_run_timestamp_seconds", "When it last compacted; 0: never."),
-            compacted_to: gauge("sternpost_retention_last_run_revision", "The revision that it compacted to."),
+            scrubs: counter("sternpost_scrub_runs_total", "Scrubs that reached their end."),
+            scrubbed_bytes: counter("sternpost_scrub_read_bytes_total", "Bytes that scrubs read."),
+            scrub_damage: counter("sternpost_scrub_damage_total", "Places that scrubs found damaged and nobody needs."),
+            scrubbed_at: gauge("sternpost_scrub_last_run_timestamp_seconds", "When a scrub last ended; 0: never."),
+            scrub_took: gauge("sternpost_scrub_last_run_duration_seconds", "How long it took, rests included."),
         }
     }
 
@@ -101,18 +91,17 @@ impl Chores {
         }
     }
 
-    /// An automatic compaction ended.
-    pub(crate) fn compacted(&self, how: Compaction) {
-        let word = match how {
-            Compaction::Done(revision) => {
-                self.compacted_at.set(now());
-                self.compacted_to.set(revision.0 as f64);
-                "done"
-            }
-            Compaction::DoneBefore => "done_before",
-            Compaction::Failed => "failed",
-        };
-        self.compactions.with_label_values(&[word]).inc();
+    /// A step of a scrub was made.
+    pub(crate) fn scrub_step(&self, step: &ScrubStep) {
+        self.scrubbed_bytes.inc_by(step.bytes_read);
+        self.scrub_damage.inc_by(step.damage.len() as u64);
+    }
+
+    /// A scrub reached its end, after so much time.
+    pub(crate) fn scrubbed(&self, took: Duration) {
+        self.scrubs.inc();
+        self.scrubbed_at.set(now());
+        self.scrub_took.set(took.as_secs_f64());
     }
 }
 
@@ -145,12 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_compaction_is_the_last_that_was_carried_out() {
+    fn scrubs_are_counted_with_what_they_read_and_found() {
         let chores = Chores::new(&Registry::new());
-        chores.compacted(Compaction::Done(Revision(7)));
-        chores.compacted(Compaction::DoneBefore);
-        chores.compacted(Compaction::Failed);
-        let runs = ["done", "done_before", "failed"].map(|word| chores.compactions.with_label_values(&[word]).get());
-        assert_eq!((runs, chores.compacted_to.get()), ([1, 1, 1], 7.0));
+        let damage = vec![Error::corrupt("log", "torn")];
+        let step = ScrubStep { bytes_read: 100, damage, ..ScrubStep::default() };
+        chores.scrub_step(&step);
+        chores.scrub_step(&step);
+        assert_eq!((chores.scrubbed_bytes.get(), chores.scrub_damage.get(), chores.scrubs.get()), (200, 2, 0));
+        chores.scrubbed(Duration::from_secs(3));
+        assert_eq!((chores.scrubs.get(), chores.scrub_took.get()), (1, 3.0));
+        assert!(chores.scrubbed_at.get() > 1e9);
     }
 }

@@ -12,13 +12,14 @@ mod process;
 mod tests;
 mod versions;
 
+use compaction::Progress;
 use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 use storage::Keyspace;
 
 pub(crate) use calls::{Call, Calls, Method};
 pub(crate) use checks::Checks;
-pub(crate) use chores::{Chores, Compaction};
+pub(crate) use chores::Chores;
 pub(crate) use durations::{Durations, Timed};
 use family::gauges;
 
@@ -38,7 +39,7 @@ pub(crate) struct Metrics {
     pub(crate) calls: std::sync::Arc<Calls>,
     /// Health checks.
     pub(crate) checks: Checks,
-    /// Compaction and rewriting.
+    /// Rewriting and scrubbing.
     pub(crate) chores: Chores,
     /// How long requests take.
     pub(crate) durations: Durations,
@@ -57,8 +58,8 @@ impl Metrics {
         }
     }
 
-    /// The page. `quota_bytes` as `Status` shows it. Takes a few milliseconds.
-    pub(crate) fn page(&self, keyspace: &Keyspace, quota_bytes: i64) -> String {
+    /// The page. `quota_bytes` as `Status` shows it, `retention` is how compaction goes. Takes a few milliseconds.
+    pub(crate) fn page(&self, keyspace: &Keyspace, quota_bytes: i64, retention: &Progress) -> String {
         let (status, told) = (keyspace.status(), keyspace.metrics());
         let mut families = self.registry.gather();
         families.extend(server(status.member.0, quota_bytes));
@@ -69,6 +70,7 @@ impl Metrics {
         ));
         families.extend(keyspace::families(&status, &told));
         families.extend(own::families(&status, &told));
+        families.extend(own::retention(retention));
         families.extend(process::families());
         families.retain(|family| !family.get_metric().is_empty());
         families.sort_unstable_by(|a, b| a.name().cmp(b.name()));

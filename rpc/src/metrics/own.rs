@@ -1,7 +1,8 @@
 //! What etcd has no name for: flushes, the sweep, the changes in memory, and who writes.
 
+use compaction::Progress;
 use prometheus::proto::MetricFamily;
-use storage::{Metrics, Status};
+use storage::{Metrics, Revision, Status};
 
 use super::family::{Labels, counter, counters, gauge, gauges, histogram};
 
@@ -9,7 +10,7 @@ use super::family::{Labels, counter, counters, gauge, gauges, histogram};
 pub(super) fn families(status: &Status, told: &Metrics) -> Vec<MetricFamily> {
     let mut families = memory(told);
     families.extend(base(status, told));
-    families.extend(sweep(told));
+    families.extend(sweep(status, told));
     families.extend(written(told));
     families
 }
@@ -53,7 +54,7 @@ fn base(status: &Status, told: &Metrics) -> Vec<MetricFamily> {
     ]
 }
 
-fn sweep(told: &Metrics) -> Vec<MetricFamily> {
+fn sweep(status: &Status, told: &Metrics) -> Vec<MetricFamily> {
     let last = told.last_sweep;
     let ended = last.map_or(0.0, |last| last.ended_ms as f64 / 1000.0);
     let took = last.map_or(0.0, |last| last.took.as_secs_f64());
@@ -65,13 +66,38 @@ fn sweep(told: &Metrics) -> Vec<MetricFamily> {
             "Unreadable versions that the sweep dropped.",
             told.dropped_by_sweep,
         ),
-        gauge("sternpost_sweep_revision", "What was written up to here was visited by the sweep.", told.swept.0),
+        gauge("sternpost_sweep_revision", "What was written up to here was visited by the sweep.", status.swept.0),
         gauge("sternpost_sweep_last_run_timestamp_seconds", "When a sweep last ended; 0: not since the start.", ended),
         gauge("sternpost_sweep_last_run_duration_seconds", "How long it took, rests included.", took),
         gauge(
             "sternpost_sweep_last_run_versions_dropped",
             "Versions that it dropped.",
             last.map_or(0, |last| last.versions_dropped),
+        ),
+    ]
+}
+
+/// How automatic compaction goes.
+pub(super) fn retention(progress: &Progress) -> Vec<MetricFamily> {
+    let of = |revision: Option<Revision>| revision.map_or(0, |revision| revision.0);
+    vec![
+        counter("sternpost_retention_runs_total", "Compactions that the retention asked for.", progress.proposals),
+        counter("sternpost_retention_failures_total", "Those that were not carried out.", progress.failures),
+        gauge("sternpost_retention_revision", "The last one that was carried out; 0: none.", of(progress.accepted)),
+        gauge(
+            "sternpost_retention_swept_revision",
+            "The last one that was swept as well; 0: none.",
+            of(progress.swept),
+        ),
+        gauge(
+            "sternpost_retention_last_run_duration_seconds",
+            "How long the last one took to be carried out.",
+            progress.accepted_after.as_secs_f64(),
+        ),
+        gauge(
+            "sternpost_retention_last_sweep_duration_seconds",
+            "How long after that it was found swept.",
+            progress.swept_after.as_secs_f64(),
         ),
     ]
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use storage::{
-    Environment, Key, KeyRange, Keyspace, Op, Options, Put, PutLease, PutValue, RangeRequest, SystemClock,
+    Environment, Key, KeyRange, Keyspace, Op, Options, Put, PutLease, PutValue, RangeRequest, Revision, SystemClock,
     SystemEntropy, Txn,
 };
 
@@ -43,7 +44,7 @@ fn the_page_has_the_numbers_of_what_was_done() {
     let dir = tempfile::tempdir().expect("a directory");
     let keyspace = keyspace(&dir);
     let metrics = Metrics::new();
-    let before = metrics.page(&keyspace, 1000);
+    let before = metrics.page(&keyspace, 1000, &Progress::default());
     check(
         &before,
         &[
@@ -62,7 +63,10 @@ fn the_page_has_the_numbers_of_what_was_done() {
     keyspace.compact(3).wait().expect("a revision");
     keyspace.flush().expect("room");
     metrics.chores.rewrite_begins();
-    let page = metrics.page(&keyspace, -1);
+    let mut progress = Progress::default();
+    progress.propose(Revision(3), Duration::ZERO);
+    progress.accept(Duration::from_millis(250));
+    let page = metrics.page(&keyspace, -1, &progress);
     check(
         &page,
         &[
@@ -90,6 +94,10 @@ fn the_page_has_the_numbers_of_what_was_done() {
             "sternpost_writes_total{prefix=\"/a/\\\"\\\\\\n/\"} 1",
             "sternpost_written_bytes_total{prefix=\"/a/b/\"} 15",
             "sternpost_written_bytes_total{prefix=\"other\"} 5",
+            "sternpost_retention_runs_total 1",
+            "sternpost_retention_revision 3",
+            "sternpost_retention_swept_revision 0",
+            "sternpost_retention_last_run_duration_seconds 0.25",
             "sternpost_build_info{version=\"0.1.0\"} 1",
         ],
     );
@@ -103,7 +111,7 @@ fn the_page_is_well_formed() {
     let metrics = Metrics::new();
     metrics.checks.health(true);
     metrics.checks.check("livez", "serializable_read", false);
-    let page = metrics.page(&keyspace, 1000);
+    let page = metrics.page(&keyspace, 1000, &Progress::default());
     let (mut families, mut samples) = (Vec::new(), BTreeSet::new());
     for line in page.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {

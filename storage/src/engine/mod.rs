@@ -4,6 +4,8 @@ mod batch;
 pub(crate) mod committer;
 pub(crate) mod lessor;
 pub(crate) mod maintenance;
+pub(crate) mod pace;
 pub(crate) mod queue;
+pub(crate) mod scrub;
 pub(crate) mod shared;
 pub(crate) mod shrink;

@@ -10,7 +10,9 @@ use crate::apply::State;
 use crate::apply::txn::{check_at, place};
 use crate::base::{Base, Snapshot, Totals};
 use crate::engine::lessor::Lessor;
+use crate::engine::pace::Pace;
 use crate::engine::queue::{End, Queue};
+use crate::engine::scrub;
 use crate::engine::shrink::Requests;
 use crate::env::Clock;
 use crate::error::Error;
@@ -22,7 +24,7 @@ use crate::read::tally::{Answer, Question, Tallies};
 use crate::recent::Part;
 use crate::reply::Alarm;
 use crate::request::RangeRequest;
-use crate::types::{Position, Revision, RevisionPair};
+use crate::types::{Digest, Position, Revision, RevisionPair};
 
 /// What is published: everything a view needs, changed in one step under one lock.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(crate) struct Head {
     pub(crate) compacted: Revision,
     /// The last frame applied.
     pub(crate) position: Position,
+    /// The chain of digests up to there.
+    pub(crate) digest: Digest,
     /// Where keys are.
     pub(crate) sources: Sources,
     /// Counts at the current revision.
@@ -79,6 +83,10 @@ pub(crate) struct Shared {
     pub(crate) meters: Meters,
     /// Who asked for base to be rewritten.
     pub(crate) shrinks: Requests,
+    /// When the maintenance thread works.
+    pub(crate) pace: Pace,
+    /// Who asked for a step of a scrub.
+    pub(crate) scrubs: scrub::Requests,
     base: Mutex<Arc<Base>>,
     failure: OnceLock<Error>,
     failed: Notify,
@@ -86,7 +94,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, meters: Meters, base: Base) -> Shared {
+    pub(crate) fn new(
+        head: Head,
+        queue: Queue,
+        clock: Arc<dyn Clock>,
+        meters: Meters,
+        base: Base,
+        pace: Pace,
+    ) -> Shared {
         Shared {
             head: Mutex::new(head),
             published: Condvar::new(),
@@ -97,6 +112,8 @@ impl Shared {
             clock,
             meters,
             shrinks: Requests::default(),
+            pace,
+            scrubs: scrub::Requests::default(),
             base: Mutex::new(Arc::new(base)),
             failure: OnceLock::new(),
             failed: Notify::new(),
@@ -263,6 +280,7 @@ impl Head {
             revision: Revision::FIRST,
             compacted: Revision(-1),
             position: Position(0),
+            digest: Digest::default(),
             sources,
             tallies: Tallies::default(),
             alarms: Vec::new(),
@@ -282,6 +300,7 @@ impl Head {
         self.revision = state.applied.revision;
         self.compacted = state.applied.compacted;
         self.position = state.applied.position;
+        self.digest = state.applied.digest;
         self.alarms = state.alarms();
     }
 

@@ -27,13 +27,17 @@ mod gate;
 mod hostile;
 mod importing;
 mod leases;
+mod log_damage;
 mod metering;
 mod misuse;
 mod races;
+mod salvaging;
+mod scrubbing;
 mod shrinking;
 mod shrinking_under_load;
 mod simulated_log;
 mod snapshots;
+mod snapshots_more;
 mod verifying;
 mod watching;
 
@@ -119,6 +123,7 @@ fn small() -> Options {
         batch_bytes: 16 << 10,
         watch_queue_bytes: 16 << 10,
         quota_bytes: None,
+        tuning: Tuning::STANDARD,
     }
 }
 

@@ -3,6 +3,7 @@
 mod client;
 mod refusals;
 mod sockets;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tonic::service::Routes;
 use tonic_health::server::health_reporter;
 
 use super::*;
-use crate::metrics::Metrics;
+use crate::metrics::{Calls, Metrics};
 
 const METHODS: &Methods = &[("grpc.health.v1.Health", &["Check", "Watch"])];
 
@@ -45,19 +46,42 @@ struct Server {
     serving: JoinHandle<()>,
 }
 
+/// Serves everything at an address, in the clear.
 async fn start(address: Address, limits: Limits) -> Server {
-    let listeners = bind(&[address]).await.expect("a free address");
-    let address = listeners.first().expect("one listener").address().expect("a bound address");
+    start_at(plain(address), routes(), None, limits).await
+}
+
+/// What a server without a keyspace answers: its health.
+fn routes() -> Router {
     let (_, service) = health_reporter();
-    let metrics = Metrics::new();
-    let (routes, calls) = (Routes::new(service).into_axum_router(), Arc::clone(&metrics.calls));
-    let front = Front::new(routes, plain(), METHODS, limits.message_bytes_max, calls);
+    Routes::new(service).into_axum_router()
+}
+
+async fn start_at(endpoint: Endpoint, routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+    start_all(&[endpoint], routes, tls, limits).await
+}
+
+/// A server on several endpoints, of which the last is the one that it names.
+async fn start_all(endpoints: &[Endpoint], routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+    let listeners = bind(endpoints).await.expect("free addresses");
+    let address = listeners.last().expect("a listener").endpoint().address.clone();
+    let grpc = Grpc { routes, methods: METHODS, message_bytes_max: limits.message_bytes_max, calls: calls() };
     let (stop, stopped) = watch::channel(false);
-    Server { address, stop, serving: tokio::spawn(serve(listeners, front, limits, stopped)) }
+    let doors = Doors::new(grpc, pages().route("/version", get(async || "1")), pages());
+    Server { address, stop, serving: tokio::spawn(serve(listeners, doors, tls, limits, stopped)) }
+}
+
+fn plain(address: Address) -> Endpoint {
+    Endpoint { address, tls: false, serves: Serves::Everything }
+}
+
+/// Nobody looks at what is counted.
+fn calls() -> Arc<Calls> {
+    Arc::clone(&Metrics::new().calls)
 }
 
 /// A page to ask for.
-fn plain() -> Router {
+fn pages() -> Router {
     Router::new().route("/health", get(async || r#"{"health":"true","reason":""}"#))
 }
 

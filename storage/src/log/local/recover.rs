@@ -12,10 +12,10 @@ use crate::log::local::window::Window;
 use crate::types::{Digest, LogId, Position};
 
 /// The state of the walk over all frames.
-struct Walk {
-    log: LogId,
+pub(super) struct Walk {
+    pub(super) log: LogId,
     position: Position,
-    offset: u64,
+    pub(super) offset: u64,
     digest: Digest,
     frames: u64,
     bytes_read: u64,
@@ -26,15 +26,7 @@ struct Walk {
 pub(super) fn inspect(fs: &dyn FileSystem, dir: &Path, log: LogId) -> Result<Plan, Error> {
     let (segments, unfinished) = find(fs, dir, log)?;
     let first = segments.first().ok_or_else(|| Error::corrupt(dir.display().to_string(), "no segment of a log"))?;
-    let mut walk = Walk {
-        log,
-        position: first.header.first,
-        offset: FRAMES_AT,
-        digest: first.header.digest,
-        frames: 0,
-        bytes_read: 0,
-        last: None,
-    };
+    let mut walk = Walk::new(log, first.header.first, first.header.digest);
     let nexts = segments.iter().skip(1).map(Some).chain([None]);
     let mut tail = Tail::Clean;
     for (segment, next) in segments.iter().zip(nexts) {
@@ -50,16 +42,20 @@ pub(super) fn inspect(fs: &dyn FileSystem, dir: &Path, log: LogId) -> Result<Pla
     Ok(walk.plan(segments, cut, unfinished))
 }
 
-/// The segments with a header, and the newest file if it has none yet.
+/// The segments with a header, and the newest file if its header was not written, or not whole.
 fn find(fs: &dyn FileSystem, dir: &Path, log: LogId) -> Result<(Vec<Segment>, Option<PathBuf>), Error> {
     let firsts = list(fs, dir)?;
     let mut segments = Vec::new();
     for first in &firsts {
         let path = dir.join(segment::name(*first));
+        let newest = firsts.last() == Some(first);
         match open_segment(fs, &path, *first, log)? {
-            Some(segment) => segments.push(segment),
-            None if firsts.last() == Some(first) => return Ok((segments, Some(path))),
-            None => return Err(Error::corrupt(place(&path, 0), "no header, but a newer segment follows")),
+            Found::Segment(segment) => segments.push(segment),
+            // With nothing before it, nothing tells what its header was to be.
+            Found::Damaged(_) | Found::Blank if newest && !segments.is_empty() => return Ok((segments, Some(path))),
+            Found::Blank if newest => return Ok((segments, Some(path))),
+            Found::Blank => return Err(Error::corrupt(place(&path, 0), "no header, but a newer segment follows")),
+            Found::Damaged(reason) => return Err(Error::corrupt(place(&path, 0), reason)),
         }
     }
     Ok((segments, None))
@@ -74,27 +70,36 @@ pub(super) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<Position>, Err
     Ok(firsts)
 }
 
-/// True for a segment file that holds nothing after its header, if it has one.
-pub(super) fn is_without_frames(fs: &dyn FileSystem, path: &Path) -> Result<bool, Error> {
+/// True for a segment file that holds nothing after its header, if it has one, or a part of the one it was to have.
+pub(super) fn is_without_frames(fs: &dyn FileSystem, path: &Path, intended: Header) -> Result<bool, Error> {
     let file = fs.open(path, OpenMode::Read).map_err(|error| error_at("opening", path, &error))?;
     let mut window = Window::new(file, path)?;
-    let header = window.get(0, super::sectors::SECTOR)?.map(Header::decode);
-    let harmless = matches!(header, None | Some(HeaderSector::Blank | HeaderSector::Valid(_)));
+    let intended = Header { len: window.len, ..intended };
+    let harmless = window.get(0, super::sectors::SECTOR)?.is_none_or(|sector| {
+        matches!(Header::decode(sector), HeaderSector::Blank | HeaderSector::Valid(_)) || intended.may_have_left(sector)
+    });
     Ok(harmless && window.first_written(super::sectors::SECTOR_BYTES)?.is_none())
 }
 
-/// The segment at `path`; `None` if its header was not written.
-fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -> Result<Option<Segment>, Error> {
+/// What a segment file is, by its header.
+pub(super) enum Found {
+    Segment(Segment),
+    Blank,
+    Damaged(String),
+}
+
+/// The segment at `path`.
+pub(super) fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -> Result<Found, Error> {
     let file = fs.open(path, OpenMode::ReadWrite).map_err(|error| error_at("opening", path, &error))?;
     let mut window = Window::new(file.clone(), path)?;
     let header = match window.get(0, super::sectors::SECTOR)?.map(Header::decode) {
-        None | Some(HeaderSector::Blank) => return Ok(None),
+        None | Some(HeaderSector::Blank) => return Ok(Found::Blank),
         Some(HeaderSector::Valid(header)) => header,
         Some(HeaderSector::Newer(format)) => {
             let reason = format!("{} has format {format}, this version reads up to {FORMAT}", path.display());
             return Err(Error::LogMismatch { position: first, reason });
         }
-        Some(HeaderSector::Damaged(reason)) => return Err(Error::corrupt(place(path, 0), reason)),
+        Some(HeaderSector::Damaged(reason)) => return Ok(Found::Damaged(reason)),
     };
     if header.log != log {
         let reason = format!("{} belongs to log {}, expected {log}", path.display(), header.log);
@@ -103,22 +108,44 @@ fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -
     if header.first != first {
         return Err(Error::corrupt(place(path, 0), format!("the header says position {}", header.first)));
     }
-    Ok(Some(Segment { header, path: path.to_owned(), file }))
+    Ok(Found::Segment(Segment { header, path: path.to_owned(), file }))
 }
 
 impl Walk {
-    fn segment(&mut self, segment: &Segment, next: Option<&Segment>) -> Result<Tail, Error> {
-        self.last = None;
+    /// At the frame at `position`, up to which the chain has reached `digest`.
+    pub(super) fn new(log: LogId, position: Position, digest: Digest) -> Walk {
+        Walk { log, position, offset: FRAMES_AT, digest, frames: 0, bytes_read: 0, last: None }
+    }
+
+    /// A segment from its first frame on.
+    pub(super) fn segment(&mut self, segment: &Segment, next: Option<&Segment>) -> Result<Tail, Error> {
         self.offset = FRAMES_AT;
-        let mut window = Window::new(segment.file.clone(), &segment.path)?;
-        if window.len < segment.header.len {
-            let reason = format!("{} bytes are left of {}", window.len, segment.header.len);
-            return Err(Error::corrupt(place(&segment.path, window.len), reason));
-        }
+        let mut window = Walk::whole(segment)?;
         let gap = window.get(0, usize::try_from(FRAMES_AT).unwrap_or(0))?.and_then(|space| space.get(512..));
         if gap.is_some_and(|gap| !super::sectors::is_zero(gap)) {
             return Err(Error::corrupt(place(&segment.path, 0), "what follows the header is not zero"));
         }
+        self.rest(segment, next, window)
+    }
+
+    /// A segment that has its whole length.
+    pub(super) fn whole(segment: &Segment) -> Result<Window, Error> {
+        let window = Window::new(segment.file.clone(), &segment.path)?;
+        if window.len < segment.header.len {
+            let reason = format!("{} bytes are left of {}", window.len, segment.header.len);
+            return Err(Error::corrupt(place(&segment.path, window.len), reason));
+        }
+        Ok(window)
+    }
+
+    /// A segment from the offset on.
+    pub(super) fn rest(
+        &mut self,
+        segment: &Segment,
+        next: Option<&Segment>,
+        mut window: Window,
+    ) -> Result<Tail, Error> {
+        self.last = None;
         let bad = self.frames_of(segment, &mut window)?;
         let tail = match next {
             Some(next) => self.handed_over(segment, next, &mut window, bad).map(|()| Tail::Clean),
@@ -174,8 +201,8 @@ impl Walk {
         }
     }
 
-    /// An unfinished segment is all zero, and named after the next position: nothing was begun after it.
-    fn unfinished(&mut self, fs: &dyn FileSystem, path: &Path, torn: bool) -> Result<(), Error> {
+    /// An unfinished segment is all zero but for a part of its header, and named after the next position: nothing was begun after it.
+    pub(super) fn unfinished(&mut self, fs: &dyn FileSystem, path: &Path, torn: bool) -> Result<(), Error> {
         let damaged = |offset, reason: &str| Err(Error::corrupt(place(path, offset), reason));
         let file = fs.open(path, OpenMode::Read).map_err(|error| error_at("opening", path, &error))?;
         let len = file.len().map_err(|error| error_at("measuring", path, &error))?;
@@ -183,7 +210,9 @@ impl Walk {
             return damaged(len, "the file ends within a sector, which no segment ever does");
         }
         let mut window = Window::new(file, path)?;
-        let written = window.first_written(0)?;
+        let header = Header { log: self.log, first: self.position, digest: self.digest, len };
+        let torn_header = window.get(0, super::sectors::SECTOR)?.is_none_or(|sector| header.may_have_left(sector));
+        let written = window.first_written(if torn_header { super::sectors::SECTOR_BYTES } else { 0 })?;
         self.bytes_read += window.bytes_read;
         if let Some(offset) = written {
             return damaged(offset, "the segment has no header, but something was written to it");
@@ -194,7 +223,7 @@ impl Walk {
         Ok(())
     }
 
-    fn plan(self, segments: Vec<Segment>, cut: Option<Range<u64>>, remove: Option<PathBuf>) -> Plan {
+    pub(super) fn plan(self, segments: Vec<Segment>, cut: Option<Range<u64>>, remove: Option<PathBuf>) -> Plan {
         let name = remove.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
         let recovery = Recovery {
             frames: self.frames,
@@ -202,6 +231,7 @@ impl Walk {
             digest: self.digest,
             cut: cut.as_ref().map(|range| (self.position, range.end - range.start)),
             removed: name,
+            damage: Vec::new(),
         };
         Plan { segments, end: self.position, offset: self.offset, recovery, cut, remove, last: self.last }
     }
