@@ -116,12 +116,15 @@ impl Keyspace {
     pub fn read_txn(&self, txn: &Txn) -> Result<TxnReply, Error> {
         assert!(txn.is_read_only(), "a transaction of only reads was expected");
         let view = self.inner.shared.view();
-        read_only(&self.reader(&view, At::Latest), view.compacted, txn)
+        let reply = read_only(&self.reader(&view, At::Latest), view.compacted, txn);
+        reply.iter().for_each(|reply| self.inner.shared.meters.ran(reply));
+        reply
     }
 
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
         failpoint!(Read, Err);
+        self.inner.shared.meters.ranges.add(1);
         let (view, question) = self.inner.shared.view_for(request)?;
         let known = question.as_ref().and_then(Question::known);
         let reply = RangeReader { known, ..self.reader(&view, request.at) }.range(request);

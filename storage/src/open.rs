@@ -19,6 +19,7 @@ use crate::files::{Directory, Identity};
 use crate::fs::FileSystem;
 use crate::log::frame::MAX_FRAME_LEN;
 use crate::log::{LocalLog, Log, LogScrub};
+use crate::meters::Meters;
 use crate::options::{Environment, Options};
 use crate::read::Sources;
 use crate::recent::Part;
@@ -72,8 +73,10 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
         (log, Base::open(fs, &directory.base(), options.cache_bytes)?)
     };
     let (log_bytes_read, damage) = (log.bytes_read(), log.recovery().damage.clone());
+    let meters = Meters::default();
+    let log = log.timed(environment.clock.clone(), meters.log.clone());
     let scrub = Scrub::new(Some(LogScrub::new(fs.clone(), &directory.log(), id)));
-    let mut opened = start(directory, base, Box::new(log), scrub, options, environment)?;
+    let mut opened = start(directory, base, Box::new(log), meters, scrub, options, environment)?;
     opened.report.bytes_read += log_bytes_read + opened.shared.base().bytes_read();
     opened.report.created = created;
     opened.report.damage = damage;
@@ -109,13 +112,14 @@ pub(crate) fn open_with_log(
     } else {
         Base::open(&environment.fs, &directory.base(), options.cache_bytes)?
     };
-    start(directory, base, log, Scrub::default(), options, environment)
+    start(directory, base, log, Meters::default(), Scrub::default(), options, environment)
 }
 
 fn start(
     directory: Directory,
     base: Base,
     mut log: Box<dyn Log>,
+    meters: Meters,
     scrub: Scrub,
     options: &Options,
     environment: &Environment,
@@ -134,7 +138,7 @@ fn start(
     let head = Head::new(&state, sources, log.size_bytes(), &base);
     let pace = Pace::new(options.tuning.by_turns);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
-    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base, pace));
+    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), meters, base, pace));
     let bounds = Bounds {
         bytes: options.recent_bytes,
         changes: options.recent_changes,

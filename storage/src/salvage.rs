@@ -14,6 +14,7 @@ use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::Directory;
 use crate::log::{Held, LocalLog, Log};
+use crate::meters::Meters;
 use crate::open::on_a_large_stack;
 use crate::options::{Environment, Options};
 use crate::read::Sources;
@@ -176,7 +177,8 @@ impl Work<'_> {
         let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: snapshot, known: None };
         let head = Head::new(&state, sources, log.size_bytes(), &base);
         let queue = Queue::new(self.options.queue_commands, self.options.queue_bytes);
-        let shared = Shared::new(head, queue, self.environment.clock.clone(), base, Pace::default());
+        let clock = self.environment.clock.clone();
+        let shared = Shared::new(head, queue, clock, Meters::default(), base, Pace::default());
         let bounds = Bounds {
             bytes: self.options.recent_bytes,
             changes: self.options.recent_changes,

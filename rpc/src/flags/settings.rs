@@ -65,12 +65,8 @@ pub(super) fn build(
     matches: &ArgMatches,
     connections_max: usize,
     without_effect: Vec<String>,
-    unknown_variables: Vec<String>,
+    mut warnings: Vec<String>,
 ) -> Result<Settings, String> {
-    let mut warnings = Vec::new();
-    if !unknown_variables.is_empty() {
-        warnings.push(format!("environment variables that name no flag: {}", unknown_variables.join(", ")));
-    }
     let name = text(matches, "name").to_owned();
     // Whoever says only where to listen means to be found there.
     let advertise = matches.get_one::<String>("advertise-client-urls").map(String::as_str);

@@ -60,7 +60,7 @@ pub(super) const EFFECTIVE: &[Flag] = &[
         "Where to listen, comma-separated: http://IP:PORT, http://[IP6]:PORT, unix://PATH; with TLS: https:// and unixs://"),
     flag(MEMBER, "listen-client-http-urls", Kind::Text, "URLS", "",
         "Where to serve the HTTP pages, which the client URLs then do not"),
-    flag(MEMBER, "listen-metrics-urls", Kind::Text, "URLS", "", "Where to serve the pages about health, and nothing else"),
+    flag(MEMBER, "listen-metrics-urls", Kind::Text, "URLS", "", "Where to serve health and metrics, and nothing else"),
     flag(MEMBER, "advertise-client-urls", Kind::Text, "URLS", "",
         "What MemberList shows as client URLs [default: as listen-client-urls]"),
     flag(MEMBER, "initial-advertise-peer-urls", Kind::Text, "URLS", "http://localhost:2380",

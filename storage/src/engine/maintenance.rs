@@ -123,7 +123,10 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
     let (base, data) = (shared.base(), part.read());
     base.reserve(&data)?;
     failpoint!(Flush, Err);
-    base.flush(&data, garbage)?;
+    let begun = shared.clock.monotonic();
+    let report = base.flush(&data, garbage)?;
+    let took = shared.clock.monotonic().saturating_sub(begun);
+    shared.meters.flushed(data.changes.len(), report, took);
     drop(data);
     if planted!(PartInvisible) {
         shared.publish_base(|head| head.sources.frozen = None);
@@ -147,7 +150,8 @@ fn sweep(shared: &Shared, compacted: Revision, within: &RangeInclusive<usize>, r
         }
         base.reserve_sweep(*rows)?;
     }
-    base.sweep(compacted, *rows)?;
+    let report = base.sweep(compacted, *rows)?;
+    shared.meters.swept(compacted, report, begun, shared.clock.monotonic(), shared.clock.wall_ms());
     publish(shared, |_| {})?;
     *rows = next_rows(*rows, within, shared.head().sources.frozen.is_some());
     shared.rest(shared.clock.monotonic().saturating_sub(begun));

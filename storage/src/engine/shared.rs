@@ -16,6 +16,7 @@ use crate::engine::scrub;
 use crate::engine::shrink::Requests;
 use crate::env::Clock;
 use crate::error::Error;
+use crate::meters::Meters;
 use crate::read::Sources;
 use crate::read::counts::Counts;
 use crate::read::range::bounds;
@@ -79,6 +80,7 @@ pub(crate) struct Shared {
     pub(crate) lessor: Lessor,
     pub(crate) counts: Counts,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) meters: Meters,
     /// Who asked for base to be rewritten.
     pub(crate) shrinks: Requests,
     /// When the maintenance thread works.
@@ -92,7 +94,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, base: Base, pace: Pace) -> Shared {
+    pub(crate) fn new(
+        head: Head,
+        queue: Queue,
+        clock: Arc<dyn Clock>,
+        meters: Meters,
+        base: Base,
+        pace: Pace,
+    ) -> Shared {
         Shared {
             head: Mutex::new(head),
             published: Condvar::new(),
@@ -101,6 +110,7 @@ impl Shared {
             lessor: Lessor::default(),
             counts: Counts::default(),
             clock,
+            meters,
             shrinks: Requests::default(),
             pace,
             scrubs: scrub::Requests::default(),

@@ -28,6 +28,7 @@ mod hostile;
 mod importing;
 mod leases;
 mod log_damage;
+mod metering;
 mod misuse;
 mod races;
 mod salvaging;
