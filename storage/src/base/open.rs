@@ -136,7 +136,7 @@ pub(super) fn reserve(fs: &Arc<dyn FileSystem>, path: &Path, backend: &Backend, 
     if beyond == 0 {
         return Ok(());
     }
-    let free = fs.free_bytes(path).map_err(|error| Error::io(doing(), &error))?;
+    let free = fs.volume(path).map_err(|error| Error::io(doing(), &error))?.free;
     if free < beyond { Err(Error::NoSpace) } else { Ok(()) }
 }
 

@@ -212,7 +212,7 @@ impl Base {
     /// The bytes that are free where the file is. Errors: `Io`.
     pub(crate) fn free_bytes(&self) -> Result<u64, Error> {
         let doing = || format!("looking for room for {}", self.file.display());
-        self.fs.free_bytes(&self.file).map_err(|error| Error::io(doing(), &error))
+        self.fs.volume(&self.file).map(|volume| volume.free).map_err(|error| Error::io(doing(), &error))
     }
 }
 

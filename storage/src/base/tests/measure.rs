@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::*;
-use crate::fs::{File, HeldLock, Metadata, OpenMode};
+use crate::fs::{File, HeldLock, Metadata, OpenMode, Volume};
 
 /// The real file system, as little of it as base needs.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl FileSystem for Disk {
     fn lock(&self, _: &Path, _: &str) -> io::Result<Box<dyn HeldLock>> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
-        Ok(u64::MAX)
+    fn volume(&self, _: &Path) -> io::Result<Volume> {
+        Ok(Volume { total: u64::MAX, free: u64::MAX })
     }
 }
 
