@@ -55,6 +55,11 @@ impl Change {
         }
     }
 
+    /// The bytes of its key and its value.
+    pub(crate) fn data_bytes(&self) -> usize {
+        self.weight() - Change::OVERHEAD
+    }
+
     /// The memory it takes in `recent`, in bytes, with what the maps need around it.
     pub fn weight(&self) -> usize {
         let value = match &self.kind {

@@ -136,6 +136,11 @@ impl Directory {
         self.path.join(LOG)
     }
 
+    /// Where the ballast is.
+    pub(crate) fn ballast(&self) -> PathBuf {
+        self.path.join(BALLAST)
+    }
+
     /// Removes what a rewrite of base left behind.
     pub(crate) fn remove_leftovers(&self) -> Result<(), Error> {
         let path = base::unfinished(&self.base());
@@ -193,6 +198,7 @@ const IDENTITY: &str = "identity";
 const IDENTITY_NEW: &str = "identity.new";
 const BASE: &str = "base.redb";
 const LOG: &str = "log";
+const BALLAST: &str = "ballast";
 
 fn names(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Vec<String>, Error> {
     match fs.metadata(path) {

@@ -144,8 +144,8 @@ impl Import {
     /// Writes what was taken in so far. A part may end within a revision: nobody reads before the end.
     fn flush(&mut self, applied: Applied) -> Result<(), Error> {
         let part = PartData { applied, ..std::mem::take(&mut self.part) };
-        self.base.reserve(&part)?;
-        self.base.flush(&part, Garbage::Drop).map(drop)
+        let garbage = self.base.reserve(&part, Garbage::Drop)?;
+        self.base.flush(&part, garbage).map(drop)
     }
 
     /// Completes the directory: from now on a keyspace opens in it, and its next change gets the revision after `revision`.
@@ -175,8 +175,8 @@ impl Import {
             LocalLog::create_at(fs.clone(), &self.directory.log(), log, self.segment_bytes, POSITION.next(), digest)?;
         self.directory.complete()?;
         self.finished = true;
-        let totals = self.base.totals();
-        self.report.used_bytes = totals.live_bytes + totals.dead_bytes;
+        self.base.guess_usage();
+        self.report.used_bytes = self.base.in_use_bytes();
         self.report.size_bytes = self.base.size_bytes() + crate::log::Log::size_bytes(&log);
         Ok(self.report)
     }

@@ -7,12 +7,15 @@ use std::thread::JoinHandle;
 
 use crate::apply::State;
 use crate::base::{Base, Snapshot};
+use crate::engine::budget::Limits;
 use crate::engine::committer::{self, Bounds, Committer, Writer};
 use crate::engine::maintenance;
 use crate::engine::queue::Queue;
+use crate::engine::room::{self, Room};
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::{Directory, Identity};
+use crate::fs::{Ballast, Ballasted};
 use crate::log::frame::MAX_FRAME_LEN;
 use crate::log::{LocalLog, Log};
 use crate::options::{Environment, Options};
@@ -53,6 +56,8 @@ const BATCH_BYTES_MAX: usize = MAX_FRAME_LEN / 4;
 /// Opens a data directory with its own log.
 pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) -> Result<Opened, Error> {
     let mut directory = Directory::open(&environment.fs, path, environment.entropy.as_ref())?;
+    let (ballast, environment) = ballast(&directory, options, environment)?;
+    let environment = &environment;
     let (fs, id, created) = (&environment.fs, directory.identity.log, directory.fresh);
     let (log, base) = if created {
         let log = LocalLog::create(fs.clone(), &directory.log(), id, options.segment_bytes)?;
@@ -65,7 +70,7 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
         (log, Base::open(fs, &directory.base(), options.cache_bytes)?)
     };
     let log_bytes_read = log.bytes_read();
-    let mut opened = start(directory, base, Box::new(log), options, environment)?;
+    let mut opened = start(directory, base, Box::new(log), ballast, options, environment)?;
     opened.report.bytes_read += log_bytes_read + opened.shared.base().bytes_read();
     opened.report.created = created;
     Ok(opened)
@@ -80,6 +85,8 @@ pub(crate) fn open_with_log(
 ) -> Result<Opened, Error> {
     let mut directory = Directory::open(&environment.fs, path, environment.entropy.as_ref())?;
     directory.tie(log.as_ref())?;
+    let (ballast, environment) = ballast(&directory, options, environment)?;
+    let environment = &environment;
     let base = if directory.fresh {
         let base = Base::create(&environment.fs, &directory.base(), options.cache_bytes)?;
         directory.complete()?;
@@ -87,13 +94,27 @@ pub(crate) fn open_with_log(
     } else {
         Base::open(&environment.fs, &directory.base(), options.cache_bytes)?
     };
-    start(directory, base, log, options, environment)
+    start(directory, base, log, ballast, options, environment)
+}
+
+/// The ballast, and the same environment on top of it.
+fn ballast(
+    directory: &Directory,
+    options: &Options,
+    environment: &Environment,
+) -> Result<(Arc<Ballast>, Environment), Error> {
+    let path = directory.ballast();
+    let ballast = Ballast::open(&environment.fs, &path, options.ballast_bytes);
+    let ballast = Arc::new(ballast.map_err(|error| Error::io(format!("opening {}", path.display()), &error))?);
+    let fs = Arc::new(Ballasted::new(environment.fs.clone(), ballast.clone()));
+    Ok((ballast, Environment { fs, ..environment.clone() }))
 }
 
 fn start(
     directory: Directory,
     base: Base,
     mut log: Box<dyn Log>,
+    ballast: Arc<Ballast>,
     options: &Options,
     environment: &Environment,
 ) -> Result<Opened, Error> {
@@ -108,15 +129,26 @@ fn start(
     directory.remove_leftovers()?;
     let flushed = state.applied.position;
     let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: snapshot, known: None };
-    let head = Head::new(&state, sources, log.size_bytes(), &base);
+    let member = directory.identity.member;
+    let head = Head::new(&state, member, sources, log.size_bytes(), &base);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
-    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base));
+    let room = Room {
+        fs: environment.fs.clone(),
+        ballast,
+        path: directory.base(),
+        limits: Limits::new(options),
+        sticky: options.sticky_no_space,
+        member,
+    };
+    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), room, base));
     let bounds = Bounds {
         bytes: options.recent_bytes,
         changes: options.recent_changes,
         batch_bytes: options.batch_bytes.min(BATCH_BYTES_MAX),
     };
     let frames_replayed = on_a_large_stack(|| replay::all(&shared, &mut state, log.as_mut(), bounds))??;
+    room::measure(&shared)
+        .map_err(|error| Error::io(format!("looking for room beside {}", shared.room.path.display()), &error))?;
     shared.lessor.start(&state.leases, state.applied.time_ms, environment.clock.monotonic());
     let hub = Arc::new(Hub::new(state.applied.revision, options.watch_queue_bytes));
     let writer = new_writer(&state, directory.identity, environment);

@@ -24,8 +24,12 @@ pub struct Options {
     pub batch_bytes: usize,
     /// Messages that wait on a watch stream, in bytes; above it watches fall back to catching up.
     pub watch_queue_bytes: usize,
-    /// The bytes of data at which puts and grants are refused with `NoSpace`; `None` means no quota.
+    /// The bytes of pages in use at which puts and grants are refused with `NoSpace`; `None` means that only the volume sets a limit.
     pub quota_bytes: Option<u64>,
+    /// The bytes of disk held back for what makes room on a full volume; 0 means none.
+    pub ballast_bytes: u64,
+    /// If true, an alarm for want of room is raised by the keyspace, but cleared only by `set_alarm`.
+    pub sticky_no_space: bool,
 }
 
 impl Options {
@@ -41,9 +45,38 @@ impl Options {
             batch_bytes: 256 << 10,
             watch_queue_bytes: 1 << 20,
             quota_bytes: Some(2 << 30),
+            ballast_bytes: BALLAST_BYTES,
+            sticky_no_space: false,
+        }
+    }
+
+    /// What the server uses on a volume of so many bytes: what takes room there is smaller on a small one.
+    pub fn for_volume(total: u64) -> Options {
+        let standard = Options::standard();
+        let share = |part: u64, least: u64, most: u64| (total / part).clamp(least.min(most), most);
+        let memory =
+            |part: u64, least: u64, most: usize| usize::try_from(share(part, least, most as u64)).unwrap_or(most);
+        Options {
+            recent_bytes: memory(RECENT_SHARE, RECENT_BYTES_MIN, standard.recent_bytes),
+            recent_changes: memory(VOLUME_BYTES_PER_CHANGE, RECENT_CHANGES_MIN, standard.recent_changes),
+            segment_bytes: share(SEGMENT_SHARE, SEGMENT_BYTES_MIN, standard.segment_bytes),
+            ballast_bytes: share(BALLAST_SHARE, 0, standard.ballast_bytes),
+            ..standard
         }
     }
 }
+
+/// On a volume of less than 2 GiB changes in memory take a smaller share of it: they are in the log as well, and a flush may need twice that.
+const RECENT_SHARE: u64 = 32;
+const RECENT_BYTES_MIN: u64 = 512 << 10;
+/// Each change may rewrite a page of its own, and half of them go into a flush: a fourteenth of the volume at worst.
+const VOLUME_BYTES_PER_CHANGE: u64 = 32 << 10;
+const RECENT_CHANGES_MIN: u64 = 512;
+const SEGMENT_SHARE: u64 = 64;
+const SEGMENT_BYTES_MIN: u64 = 256 << 10;
+/// The ballast is what remains if others fill the volume: half of a small one, so that the other half can be rewritten.
+const BALLAST_SHARE: u64 = 2;
+const BALLAST_BYTES: u64 = 64 << 20;
 
 /// What a keyspace stands on.
 #[derive(Clone, Debug)]

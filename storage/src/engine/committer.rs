@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::apply::{Effects, Incoming, State};
+use crate::base::worst_part_bytes;
 use crate::command::Command;
 use crate::engine::batch::{Batch, Refused, answer};
 use crate::engine::lessor::{Due, EXPIRIES_PER_FRAME};
@@ -12,6 +13,7 @@ use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::log::frame::{Frame, FrameBuffer, FrameHeader};
 use crate::log::{AppendError, Log, StoredFrame};
+use crate::read::Sources;
 use crate::read::tally::Turnover;
 use crate::recent::Part;
 use crate::types::{MemberId, Position, WriterId};
@@ -119,11 +121,17 @@ impl Committer {
         Some(if self.held_back { wait.max(HELD_BACK) } else { wait })
     }
 
-    fn batch(&mut self, commands: Vec<Queued>, due: &[Due]) -> Result<(), Error> {
+    fn batch(&mut self, mut commands: Vec<Queued>, mut due: &[Due]) -> Result<(), Error> {
         if !self.make_room()? {
             self.hold_back(due);
-            commands.into_iter().for_each(|queued| answer(queued, Err(Error::NoSpace)));
-            return Ok(());
+            due = &[];
+            let (taken, refused) = commands.into_iter().partition(|queued| queued.command.needs_no_memory());
+            commands = taken;
+            let refused: Vec<Queued> = refused;
+            refused.into_iter().for_each(|queued| answer(queued, Err(Error::NoSpace)));
+            if commands.is_empty() {
+                return Ok(());
+            }
         }
         let expiries: Vec<Command> = due.iter().map(|due| Command::LeaseExpire(due.id, due.mark)).collect();
         let header = self.header();
@@ -249,7 +257,7 @@ impl Committer {
         let log_bytes = self.log.size_bytes();
         let now = self.shared.clock.monotonic();
         self.shared.publish_frame(|head| {
-            head.take_over(&self.state);
+            head.take_over(&self.state, self.writer.member);
             head.tallies.learn(turnover);
             head.log_bytes = log_bytes;
             // In the same step: nobody sees a lease without its keys, or keys of a lease that is gone.
@@ -291,13 +299,22 @@ impl Committer {
             }
             return;
         }
-        let full = self.bounds.reached(&sources.active);
+        let full = self.bounds.reached(&sources.active) || self.is_tight(&sources);
         if full || (asked && self.state.applied.position > sources.base.applied().position) {
             self.state.seal(&sources.active);
             self.shared.publish_base(Head::freeze);
         } else if asked {
             self.shared.nudge();
         }
+    }
+
+    /// True if a flush of the active part may need a good share of what is free: parts get smaller as the disk gets fuller, so that the next
+    /// one fits too.
+    fn is_tight(&self, sources: &Sources) -> bool {
+        let head = self.shared.head();
+        let part = sources.active.read();
+        let worst = worst_part_bytes(part.keys.len(), part.weight).min(2 * head.base_bytes + part.page_bytes);
+        !part.changes.is_empty() && worst > head.budget.free / FREE_SHARE
     }
 
     fn trim(&mut self) -> Result<(), Error> {
@@ -326,6 +343,9 @@ impl Committer {
         })
     }
 }
+
+/// A part should need no more than this share of what is free.
+const FREE_SHARE: u64 = 2;
 
 /// The share of the bound from which on frames are delayed while a part is being flushed.
 const SLOW_FROM: f64 = 0.75;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Garbage;
+use crate::engine::room;
 use crate::engine::shared::{Head, Shared};
 use crate::engine::shrink::Shrink;
 use crate::error::Error;
@@ -25,59 +26,105 @@ enum Next {
     End,
 }
 
-/// How long to wait before room is looked for again.
+/// How long to wait before room is looked for again, also if nothing happens here: others use the disk as well.
 const RETRY: Duration = Duration::from_millis(500);
+/// The same while the alarm is on and may clear itself.
+const RETRY_SOON: Duration = Duration::from_millis(50);
 
 /// Rows that one step of the sweep visits: enough to share a commit, few enough that a part never waits long.
 const SWEEP_ROWS: usize = 4000;
 
 /// Runs until the keyspace ends.
 pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool) {
-    let mut shrink = Shrink::default();
-    if let Err(error) = serve(shared, ended, &mut shrink) {
+    let mut thread = Maintenance { shared, shrink: Shrink::default(), stuck: false };
+    if let Err(error) = thread.serve(ended) {
         shared.fail(error);
     }
-    shrink.abandon(shared, Error::Stopped);
+    thread.shrink.abandon(shared, Error::Stopped);
 }
 
-fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Result<(), Error> {
-    loop {
-        if shared.queue.is_ending() {
-            shrink.abandon(shared, Error::Stopped);
+struct Maintenance<'a> {
+    shared: &'a Shared,
+    shrink: Shrink,
+    /// There was no room for the part that waits, and nothing was done about it since.
+    stuck: bool,
+}
+
+impl Maintenance<'_> {
+    fn serve(&mut self, ended: &dyn Fn() -> bool) -> Result<(), Error> {
+        self.attend()?;
+        loop {
+            if self.shared.queue.is_ending() {
+                self.shrink.abandon(self.shared, Error::Stopped);
+            }
+            let let_go = self.shrink.let_go(self.shared);
+            let patience = if self.shared.head().out_of_room_alarm { RETRY_SOON } else { RETRY };
+            let next = self.shared.wait_for_base_at_most(patience, |head| self.next(head, let_go, ended));
+            let done = match next {
+                Some(Next::End) => return Ok(()),
+                Some(next) => self.work(next),
+                None => {
+                    self.stuck = false;
+                    self.attend()
+                }
+            };
+            match done {
+                Ok(()) => {}
+                Err(Error::NoSpace) => self.wait_for_room()?,
+                Err(error) => return Err(error),
+            }
         }
-        let let_go = shrink.let_go(shared);
-        let next = shared.wait_for_base(|head| match &head.sources.frozen {
-            _ if ended() || shared.failure().is_some() => Some(Next::End),
-            Some(part) if !shrink.comes_first() => Some(Next::Flush(part.clone())),
-            _ if shrink.is_running() => Some(Next::Rewrite),
+    }
+
+    fn next(&self, head: &Head, let_go: bool, ended: &dyn Fn() -> bool) -> Option<Next> {
+        match &head.sources.frozen {
+            _ if ended() || self.shared.failure().is_some() => Some(Next::End),
+            Some(part) if !self.stuck && !self.shrink.comes_first() => Some(Next::Flush(part.clone())),
+            _ if self.shrink.is_running() => Some(Next::Rewrite),
             _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
-            _ if shrink.is_due(shared, head) => Some(Next::Begin),
+            _ if let_go && (self.shrink.is_due(self.shared, head) || self.shrink.saves_room(head)) => Some(Next::Begin),
             _ => (!let_go).then_some(Next::LookAgain),
-        });
-        let done = match next {
-            Next::Flush(part) => {
-                bring(shared, &part, shrink.garbage()).map(|()| shrink.flushed(part.read().changes.len()))
-            }
-            Next::Sweep(compacted) => sweep(shared, compacted),
-            Next::Begin => {
-                shrink.begin(shared);
-                Ok(())
-            }
-            Next::Rewrite => shrink.step(shared),
-            Next::LookAgain => Ok(()),
-            Next::End => return Ok(()),
-        };
-        match done {
-            Ok(()) => {}
-            Err(Error::NoSpace) => {
-                // What the copy takes may be what is missing.
-                shrink.abandon_for_room(shared);
-                shared.publish_base(|head| head.out_of_room = true);
-                shared.queue.poke();
-                std::thread::park_timeout(RETRY);
-            }
-            Err(error) => return Err(error),
         }
+    }
+
+    fn work(&mut self, next: Next) -> Result<(), Error> {
+        match next {
+            Next::Flush(part) => {
+                let flushed = bring(self.shared, &part, self.shrink.garbage());
+                self.stuck = flushed == Err(Error::NoSpace);
+                flushed?;
+                self.shrink.flushed(part.read().changes.len());
+            }
+            Next::Sweep(compacted) => {
+                sweep(self.shared, compacted)?;
+                self.stuck = false;
+            }
+            Next::Begin => self.shrink.begin(self.shared),
+            Next::Rewrite => {
+                self.shrink.step(self.shared)?;
+                self.stuck &= self.shrink.is_running();
+            }
+            Next::LookAgain | Next::End => return Ok(()),
+        }
+        self.attend()
+    }
+
+    fn attend(&self) -> Result<(), Error> {
+        room::attend(self.shared, self.shrink.bytes())
+    }
+
+    /// What the copy takes may be what is missing; what the sweep or a rewrite gives back may be too. If there is nothing of that, others
+    /// may make room.
+    fn wait_for_room(&mut self) -> Result<(), Error> {
+        let shared = self.shared;
+        self.shrink.abandon_for_room(shared);
+        shared.publish_base(|head| head.out_of_room = true);
+        shared.queue.poke();
+        self.attend()?;
+        if !self.stuck {
+            std::thread::park_timeout(RETRY);
+        }
+        Ok(())
     }
 }
 
@@ -85,7 +132,7 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Resu
 /// crash before the commit replays the part from the log; after it, the log below is no longer needed.
 pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<(), Error> {
     let (base, data) = (shared.base(), part.read());
-    base.reserve(&data)?;
+    let garbage = base.reserve(&data, garbage)?;
     base.flush(&data, garbage)?;
     drop(data);
     publish(shared, |head| head.sources.frozen = None)?;
@@ -97,8 +144,8 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 /// log says about compaction is the same or less, and the state never depends on what the sweep drops.
 fn sweep(shared: &Shared, compacted: Revision) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
-    base.reserve_sweep(SWEEP_ROWS)?;
-    base.sweep(compacted, SWEEP_ROWS)?;
+    let rows = base.reserve_sweep(SWEEP_ROWS)?;
+    base.sweep(compacted, rows)?;
     publish(shared, |_| {})?;
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())

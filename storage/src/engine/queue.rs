@@ -83,6 +83,11 @@ impl Queue {
         Ok(())
     }
 
+    /// The bytes of commands that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Asks the committer to freeze the active part.
     pub(crate) fn request_flush(&self) {
         self.lock().flush = true;

@@ -56,15 +56,15 @@ impl Ballast {
         self.bytes() < self.target
     }
 
-    /// Takes what is missing, as far as the volume has it free, and gives back what is too much. Errors: those of the disk, but not
-    /// that it is full.
-    pub(crate) fn restore(&self) -> io::Result<()> {
+    /// Takes what is missing, as far as the volume has it free, and gives back what is too much. `free` does not count what the ballast
+    /// holds. Errors: those of the disk, but not that it is full.
+    pub(crate) fn restore(&self, free: u64) -> io::Result<()> {
         let mut held = self.held();
         if held.bytes > self.target {
             return held.cut(self.target);
         }
         let missing = self.target - held.bytes;
-        let wanted = missing.min(self.fs.volume(&self.path)?.free);
+        let wanted = missing.min(free);
         if wanted == 0 || (wanted < missing && wanted < TAKEN_BYTES_MIN) {
             return Ok(());
         }

@@ -52,7 +52,7 @@ impl SnapshotStream {
         // Under one lock: leases change only together with what is published.
         let head = shared.head();
         let leases = shared.lessor.all(shared.clock.monotonic());
-        let (used, sources) = (head.used_bytes(), head.sources.clone());
+        let (used, sources) = (head.data_bytes(), head.sources.clone());
         let revision = head.revision;
         drop(head);
         let expected =

@@ -118,6 +118,8 @@ fn small() -> Options {
         batch_bytes: 16 << 10,
         watch_queue_bytes: 16 << 10,
         quota_bytes: None,
+        ballast_bytes: 0,
+        sticky_no_space: false,
     }
 }
 

@@ -125,7 +125,7 @@ fn flushes_reads_and_opens_on_the_real_disk() {
     let mut from = 0;
     while from < keys {
         let part = load.part(from..(from + 200_000).min(keys), -1);
-        base.reserve(&part).unwrap();
+        base.reserve(&part, Garbage::Drop).unwrap();
         base.flush(&part, Garbage::Drop).unwrap();
         from += 200_000;
     }
@@ -138,7 +138,7 @@ fn flushes_reads_and_opens_on_the_real_disk() {
             let part = load.random(changes, compacted);
             let before = base.bytes_written();
             let start = Instant::now();
-            base.reserve(&part).unwrap();
+            base.reserve(&part, Garbage::Drop).unwrap();
             dropped += base.flush(&part, Garbage::Drop).unwrap().versions_dropped;
             seconds += start.elapsed().as_secs_f64();
             written += base.bytes_written() - before;

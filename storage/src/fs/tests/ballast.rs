@@ -19,7 +19,7 @@ fn disk(capacity: u64, target: u64) -> (SimFs, Arc<Ballast>, Ballasted) {
     disk.set_capacity(capacity * KIB);
     disk.create_dir(Path::new("/data")).unwrap();
     let (ballast, fs) = on(&disk, target);
-    ballast.restore().unwrap();
+    restore(&disk, &ballast).unwrap();
     (disk, ballast, fs)
 }
 
@@ -27,6 +27,10 @@ fn on(disk: &SimFs, target: u64) -> (Arc<Ballast>, Ballasted) {
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
     let ballast = Arc::new(Ballast::open(&fs, &path("ballast"), target * KIB).unwrap());
     (ballast.clone(), Ballasted::new(fs, ballast))
+}
+
+fn restore(disk: &SimFs, ballast: &Ballast) -> std::io::Result<()> {
+    ballast.restore(disk.volume(Path::new("/data")).unwrap().free)
 }
 
 #[test]
@@ -57,15 +61,15 @@ fn the_ballast_is_filled_up_again_as_far_as_the_volume_goes() {
     file.allocate(0, 1600 * KIB).unwrap();
     assert!(ballast.is_short() && ballast.bytes() <= 448 * KIB);
     file.set_len(1400 * KIB).unwrap();
-    ballast.restore().unwrap();
+    restore(&disk, &ballast).unwrap();
     assert_eq!((ballast.bytes(), disk.volume(&path("")).unwrap().free), (648 * KIB, 0));
     file.set_len(0).unwrap();
-    ballast.restore().unwrap();
+    restore(&disk, &ballast).unwrap();
     assert_eq!(ballast.bytes(), 1024 * KIB);
     assert!(!ballast.is_short());
     // One that should hold less gives back what is too much.
     let (smaller, _) = on(&disk, 256);
-    smaller.restore().unwrap();
+    restore(&disk, &smaller).unwrap();
     assert_eq!((smaller.bytes(), disk.volume(&path("")).unwrap().free), (256 * KIB, 1792 * KIB));
 }
 
@@ -82,7 +86,7 @@ fn after_a_power_cut_what_the_ballast_holds_is_what_its_file_takes() {
             let taken =
                 || after.open(&path("ballast"), OpenMode::Read).map_or(0, |file| file.allocated_bytes().unwrap());
             assert_eq!(ballast.bytes(), taken(), "{style:?} {seed}");
-            ballast.restore().unwrap();
+            restore(&after, &ballast).unwrap();
             assert_eq!(ballast.bytes(), taken(), "{style:?} {seed}");
             assert!(!ballast.is_short() || after.volume(&path("")).unwrap().free == 0, "{style:?} {seed}");
         }
@@ -100,5 +104,5 @@ fn an_error_of_the_disk_is_told_and_not_taken_for_lack_of_room() {
     file.write_at(512 * KIB, &[1]).unwrap();
     disk.inject(Fault::new(FaultKind::Io, 1).on(Op::Allocate).in_file("ballast"));
     file.set_len(0).unwrap();
-    assert!(ballast.restore().is_err());
+    assert!(restore(&disk, &ballast).is_err());
 }
