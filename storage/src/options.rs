@@ -1,5 +1,6 @@
 //! What a keyspace is given: its limits, and what it stands on.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::env::{Clock, Entropy};
@@ -50,6 +51,14 @@ impl Options {
         }
     }
 
+    /// What the server uses for a data directory, which need not exist yet, on the volume that it is or will be on; the standard if the file
+    /// system does not say how large that is.
+    pub fn for_directory(fs: &dyn FileSystem, dir: &Path) -> Options {
+        let here = Path::new(".");
+        let known = dir.ancestors().chain([here]).find_map(|ancestor| fs.volume(ancestor).ok());
+        known.map_or_else(Options::standard, |volume| Options::for_volume(volume.total))
+    }
+
     /// What the server uses on a volume of so many bytes: what takes room there is smaller on a small one.
     pub fn for_volume(total: u64) -> Options {
         let standard = Options::standard();
@@ -87,4 +96,31 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_a_small_volume_everything_is_smaller_and_on_none_larger_than_the_standard() {
+        let of = |total: u64| {
+            let Options { recent_bytes, recent_changes, segment_bytes, ballast_bytes, .. } = Options::for_volume(total);
+            (recent_bytes, recent_changes, segment_bytes, ballast_bytes)
+        };
+        assert_eq!(of(0), (512 << 10, 512, 256 << 10, 0));
+        assert_eq!(of(64 << 20), (2 << 20, 2048, 1 << 20, 32 << 20));
+        assert_eq!(of(200 << 20), (6_553_600, 6400, 3_276_800, 64 << 20));
+        for total in [13 << 30, 1 << 40, u64::MAX] {
+            assert_eq!(of(total), (64 << 20, 400_000, 16 << 20, 64 << 20));
+        }
+    }
+
+    #[test]
+    fn a_directory_that_does_not_exist_yet_is_on_the_volume_of_the_one_above() {
+        let disk = crate::fs::SimFs::new();
+        disk.set_capacity(64 << 20);
+        let options = Options::for_directory(&disk, Path::new("/not/there/yet"));
+        assert_eq!(options.recent_changes, 2048);
+    }
 }

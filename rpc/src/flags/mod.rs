@@ -12,6 +12,8 @@ mod table;
 mod tests;
 mod url;
 
+use std::path::Path;
+
 use grammar::Given;
 pub(crate) use log::{LogFormat, LogSettings};
 pub(crate) use settings::Settings;
@@ -37,11 +39,18 @@ pub(crate) fn from_process(arguments: &[String]) -> Result<Settings, Stop> {
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_"));
     let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
     let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;
-    parse(arguments, &variables, crate::edge::connections_max())
+    let own = |dir: &Path| storage::Options::for_directory(&storage::fs::RealFs, dir);
+    parse(arguments, &variables, crate::edge::connections_max(), &own)
 }
 
-/// Reads settings from a command line without the program's name, and from variables.
-fn parse(arguments: &[String], variables: &[(String, String)], connections_max: usize) -> Result<Settings, Stop> {
+/// Reads settings from a command line without the program's name, and from variables. What no flag says of the keyspace in a data directory
+/// follows from `own`.
+fn parse(
+    arguments: &[String],
+    variables: &[(String, String)],
+    connections_max: usize,
+    own: &dyn Fn(&Path) -> storage::Options,
+) -> Result<Settings, Stop> {
     let mut given = grammar::split(arguments)?;
     if let Some(asked) = given.remove("version")
         && grammar::switch(&asked).map_err(Stop::usage)?
@@ -51,7 +60,7 @@ fn parse(arguments: &[String], variables: &[(String, String)], connections_max: 
     let unknown_variables = environment::merge(&mut given, variables)?;
     let matches = grammar::check(&given)?;
     let without_effect = without_effect(&given)?;
-    settings::build(&matches, connections_max, without_effect, unknown_variables).map_err(Stop::refused)
+    settings::build(&matches, connections_max, without_effect, unknown_variables, own).map_err(Stop::refused)
 }
 
 /// The flags given that mean nothing here; refuses those that must not be ignored.

@@ -7,6 +7,7 @@
 use redb::ReadableTableMetadata;
 
 use super::fault::At;
+use super::layout;
 use super::rows::{META, TableId};
 use super::{Base, Snapshot};
 use crate::change::{Change, ChangeKind};
@@ -21,10 +22,9 @@ pub(super) const PAGE_BYTES: u64 = 4096;
 const PAGE_ROOM: u64 = PAGE_BYTES - 64;
 /// What redb keeps per row besides key and value.
 const ROW_BYTES: u64 = 8;
-/// What we keep per row besides the user's key and value: places, numbers, checksums.
-const VERSION_ROW_BYTES: u64 = 56;
-/// A value of more than this is not in `index`.
-const INLINE_BYTES: u64 = 64;
+/// What we keep besides the user's key and value in a row of `history`, and in one of `index`: places, numbers, checksums.
+const HISTORY_ROW_BYTES: u64 = 24;
+const INDEX_ROW_BYTES: u64 = 40;
 /// redb's own tables, and ours while they are empty.
 pub(super) const EMPTY_BYTES: u64 = 256 << 10;
 /// What deleting a key takes until it is swept, for keys of a usual length.
@@ -51,8 +51,8 @@ pub(super) struct Usage {
     written_data: u64,
 }
 
-/// The bytes of pages that a change will take: a row of `history`, where rows of about its size are neighbours, and one of `index`,
-/// where it may leave a page half full. A value of 4 KiB takes a page of 8.
+/// The bytes of pages that a change will take, about: a row of `history`, where rows of about its size are neighbours, and one of `index`. A
+/// value of 4 KiB takes a page of 8.
 pub(crate) fn change_bytes(change: &Change) -> u64 {
     let value = match &change.kind {
         ChangeKind::Put { value, .. } => value.len() as u64,
@@ -63,16 +63,22 @@ pub(crate) fn change_bytes(change: &Change) -> u64 {
 
 /// The same for a command of so many bytes: one change of which nearly all is the value.
 pub(crate) fn command_bytes(len: u64) -> u64 {
-    put_bytes(INLINE_BYTES, len)
+    put_bytes(0, len)
 }
 
-/// The same for a row of a small table with a name of this length, which may leave a page half full.
+/// The same for a row of a small table with a name of this length.
 pub(crate) fn small_row_bytes(name: usize) -> u64 {
-    2 * (SMALL_ROW_BYTES + name as u64)
+    scattered_bytes(SMALL_ROW_BYTES + name as u64)
 }
 
 fn put_bytes(key: u64, value: u64) -> u64 {
-    packed_bytes(key + value + VERSION_ROW_BYTES) + 2 * (key + value.min(INLINE_BYTES) + VERSION_ROW_BYTES + ROW_BYTES)
+    let inline = if value <= layout::INLINE_MAX_BYTES as u64 { value } else { 0 };
+    packed_bytes(key + value - inline + HISTORY_ROW_BYTES) + scattered_bytes(key + inline + INDEX_ROW_BYTES)
+}
+
+/// What a row takes that comes between others: pages that split are half full, and fill up again.
+fn scattered_bytes(row: u64) -> u64 {
+    (row + ROW_BYTES) * 3 / 2
 }
 
 /// What a row takes among rows of its size.
@@ -170,10 +176,8 @@ mod tests {
 
     #[test]
     fn a_value_takes_the_pages_that_its_row_fits_into() {
-        let packed: Vec<u64> = [0, 1000, 1100, 2000, 2100, 3900, 4000, 8000, 8200, 1 << 20]
-            .map(|value| packed_bytes(value + VERSION_ROW_BYTES))
-            .into();
+        let packed: Vec<u64> = [10, 1000, 1400, 2000, 2100, 3900, 4040, 8000, 8200, 1 << 20].map(packed_bytes).into();
         let kib = |n: u64| n << 10;
-        assert_eq!(packed, [66, 1366, 1366, 4096, 4096, 4096, kib(8), kib(8), kib(16), kib(2048)]);
+        assert_eq!(packed, [19, 1366, 2048, 2048, 4096, 4096, kib(8), kib(8), kib(16), kib(2048)]);
     }
 }

@@ -51,11 +51,6 @@ impl Ballast {
         self.held().bytes
     }
 
-    /// True if it holds less than it should.
-    pub(crate) fn is_short(&self) -> bool {
-        self.bytes() < self.target
-    }
-
     /// Takes what is missing, as far as the volume has it free, and gives back what is too much. `free` does not count what the ballast
     /// holds. Errors: those of the disk, but not that it is full.
     pub(crate) fn restore(&self, free: u64) -> io::Result<()> {

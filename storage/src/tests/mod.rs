@@ -29,6 +29,7 @@ mod importing;
 mod leases;
 mod misuse;
 mod races;
+mod room;
 mod shrinking;
 mod shrinking_under_load;
 mod simulated_log;
