@@ -5,6 +5,7 @@ mod refusing;
 mod shrinking;
 mod snapshots;
 mod support;
+mod volume;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

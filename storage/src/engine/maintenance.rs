@@ -58,6 +58,10 @@ impl Maintenance<'_> {
                 self.shrink.abandon(self.shared, Error::Stopped);
             }
             let let_go = self.shrink.let_go(self.shared);
+            if let_go && self.shared.head().beside_bytes > self.shrink.bytes() {
+                // What the old base took is free: others must not be faster than the ballast.
+                self.attend()?;
+            }
             let patience = if self.shared.head().out_of_room_alarm { RETRY_SOON } else { RETRY };
             let next = self.shared.wait_for_base_at_most(patience, |head| self.next(head, let_go, ended));
             let done = match next {

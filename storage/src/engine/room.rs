@@ -71,7 +71,7 @@ pub(crate) fn attend(shared: &Shared, beside: u64) -> Result<(), Error> {
     // If the file system does not say, what it said before counts.
     let Ok(volume) = room.fs.volume(&room.path) else { return Ok(()) };
     let free = volume.free.saturating_sub(room.ballast.bytes());
-    room.ballast.restore(free).map_err(|error| Error::io("filling up the ballast", &error))?;
+    room.ballast.restore(free);
     publish(shared, volume);
     if shared.head().wants_count() {
         // The bound on what is in use has come near a limit: a closer look.

@@ -41,7 +41,10 @@ impl Ballast {
             let (len, blocks) = (file.len()?, file.allocated_bytes()?);
             held.file = Some(file);
             // A length without the blocks is of no use, and nobody knows where they are missing.
-            held.cut(if blocks < len { 0 } else { len })?;
+            held.bytes = len;
+            if blocks < len && !held.cut(0) {
+                held.bytes = 0;
+            }
         }
         Ok(Ballast { fs: fs.clone(), path: path.to_owned(), target, held: Mutex::new(held) })
     }
@@ -52,38 +55,32 @@ impl Ballast {
     }
 
     /// Takes what is missing, as far as the volume has it free, and gives back what is too much. `free` does not count what the ballast
-    /// holds. Errors: those of the disk, but not that it is full.
-    pub(crate) fn restore(&self, free: u64) -> io::Result<()> {
+    /// holds. What cannot be had now is tried for another time.
+    pub(crate) fn restore(&self, free: u64) {
         let mut held = self.held();
         if held.bytes > self.target {
-            return held.cut(self.target);
+            held.cut(self.target);
+            return;
         }
         let missing = self.target - held.bytes;
         let wanted = missing.min(free);
-        if wanted == 0 || (wanted < missing && wanted < TAKEN_BYTES_MIN) {
-            return Ok(());
-        }
-        match held.grow(&*self.fs, &self.path, wanted) {
-            Err(error) if error.kind() == ErrorKind::StorageFull => Ok(()),
-            other => other,
+        if wanted > 0 && (wanted == missing || wanted >= TAKEN_BYTES_MIN) {
+            held.grow(&*self.fs, &self.path, wanted);
         }
     }
 
-    /// Gives up so many bytes or a little more; false if there is nothing left. Errors: those of the disk.
-    fn release(&self, bytes: u64) -> io::Result<bool> {
+    /// Gives up so many bytes or a little more; false if there is nothing left to be had.
+    fn release(&self, bytes: u64) -> bool {
         let mut held = self.held();
-        if held.bytes == 0 {
-            return Ok(false);
-        }
         let left = held.bytes.saturating_sub(bytes.max(RELEASED_BYTES_MIN));
-        held.cut(left).map(|()| true)
+        held.bytes > 0 && held.cut(left)
     }
 
     /// Does what needs so many bytes, again with blocks of the ballast as long as the disk is full. Only for what may be repeated.
     fn meet<T>(&self, bytes: u64, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match work() {
-                Err(error) if error.kind() == ErrorKind::StorageFull && self.release(bytes)? => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull && self.release(bytes) => {}
                 done => return done,
             }
         }
@@ -95,27 +92,28 @@ impl Ballast {
     }
 }
 
+/// No error of these is final: nothing is kept here that could be lost, and the count stays true.
 impl Held {
-    fn cut(&mut self, bytes: u64) -> io::Result<()> {
-        if let Some(file) = &self.file {
-            file.set_len(bytes)?;
+    /// True if it has been cut.
+    fn cut(&mut self, bytes: u64) -> bool {
+        let done = self.file.as_ref().is_none_or(|file| file.set_len(bytes).is_ok());
+        if done {
+            self.bytes = bytes;
         }
-        self.bytes = bytes;
-        Ok(())
+        done
     }
 
-    fn grow(&mut self, fs: &dyn FileSystem, path: &Path, more: u64) -> io::Result<()> {
-        let file = match &self.file {
-            Some(file) => file,
-            None => self.file.insert(fs.open(path, OpenMode::CreateNew)?),
-        };
-        if let Err(error) = file.allocate(self.bytes, more) {
-            // Part of it may have been taken.
-            file.set_len(self.bytes)?;
-            return Err(error);
+    fn grow(&mut self, fs: &dyn FileSystem, path: &Path, more: u64) {
+        if self.file.is_none() {
+            self.file = fs.open(path, OpenMode::CreateNew).ok();
         }
-        self.bytes += more;
-        Ok(())
+        let Some(file) = &self.file else { return };
+        if file.allocate(self.bytes, more).is_ok() {
+            self.bytes += more;
+        } else {
+            // Part of it may have been taken.
+            self.cut(self.bytes);
+        }
     }
 }
 
