@@ -52,14 +52,14 @@ impl PartData {
     /// Records a lease, or that it is gone.
     pub(crate) fn set_lease(&mut self, id: LeaseId, row: Option<LeaseRow>) {
         self.weight += SMALL_ROW;
-        self.page_bytes += base::small_row_bytes(0);
+        self.page_bytes += if row.is_some() { base::small_row_bytes(0) } else { 0 };
         self.leases.insert(id, row);
     }
 
     /// Records that a key is attached to a lease or detached from it.
     pub(crate) fn set_lease_key(&mut self, id: LeaseId, key: &Bytes, attached: bool) {
         self.weight += SMALL_ROW + key.len();
-        self.page_bytes += base::small_row_bytes(key.len());
+        self.page_bytes += if attached { base::small_row_bytes(key.len()) } else { 0 };
         self.lease_keys.insert((id, key.clone()), attached);
     }
 }

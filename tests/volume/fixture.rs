@@ -12,6 +12,9 @@ use crate::model::rng::setting;
 use crate::support::bulk::MIB;
 use crate::support::server::Server;
 
+/// Names a directory on a volume to use instead.
+const NAMED: &str = "STERNPOST_TEST_VOLUME";
+
 /// A mounted volume; dropping it unmounts it.
 pub struct Volume {
     path: PathBuf,
@@ -20,8 +23,13 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// True if this process may mount one, or one is named.
+    pub fn can_be_made() -> bool {
+        rustix::process::geteuid().is_root() || std::env::var_os(NAMED).is_some()
+    }
+
     pub fn new() -> Volume {
-        if let Ok(named) = std::env::var("STERNPOST_TEST_VOLUME") {
+        if let Ok(named) = std::env::var(NAMED) {
             let volume = Volume { path: PathBuf::from(named), mount: None };
             volume.empty();
             return volume;
@@ -31,7 +39,7 @@ impl Volume {
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "sternpost-test"]).arg(mount.path());
         let status = command.status().expect("mount is there");
-        assert!(status.success(), "STERNPOST_TEST_VOLUME_CYCLES needs root, to mount a tmpfs");
+        assert!(status.success(), "a tmpfs of {mib} MiB cannot be mounted");
         Volume { path: mount.path().to_owned(), mount: Some(mount) }
     }
 
