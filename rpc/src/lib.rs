@@ -13,6 +13,7 @@ mod codec;
 mod commands;
 mod config;
 mod convert;
+mod dial;
 mod download;
 mod edge;
 mod flags;

@@ -57,6 +57,9 @@
 //! # }
 //! ```
 
+#[macro_use]
+mod macros;
+
 mod apply;
 mod base;
 mod change;
@@ -64,6 +67,8 @@ mod command;
 mod engine;
 mod env;
 mod error;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
 mod files;
 pub mod fs;
 mod import;
@@ -83,6 +88,7 @@ mod snapshot;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod types;
 mod verify;
 mod watch;
@@ -94,7 +100,7 @@ pub use error::Error;
 pub use import::{Import, ImportReport, ImportedLease};
 pub use keyspace::Keyspace;
 pub use leases::LEASE_TTL_MAX_SECONDS;
-pub use options::{Environment, Options};
+pub use options::{Environment, Options, Tuning};
 pub use pending::Pending;
 pub use reply::*;
 pub use request::*;

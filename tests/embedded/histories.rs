@@ -2,27 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use history::{Client, History, Moment, Operation, Range, Request, Scene, Span, Told, Watch};
 use storage::fs::sim::{CrashStyle, Fault, FaultKind, Op, SimFs};
-use storage::{Entropy, Environment, Keyspace, Options};
+use storage::{Environment, Keyspace, Options};
 
 use super::asking::{Waiting, ask, outcome};
-use super::environment::{HandClock, never_flushing};
+use super::environment::{HandClock, Seeded, never_flushing};
 use super::viewing::Viewer;
 use crate::model::rng::Rng;
-
-/// Chance that follows from a seed.
-#[derive(Debug)]
-struct Seeded(AtomicU64);
-
-impl Entropy for Seeded {
-    fn next_u64(&self) -> u64 {
-        Rng::new(self.0.fetch_add(1, Ordering::SeqCst)).next()
-    }
-}
 
 /// How often each kind of end came.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -139,6 +128,10 @@ impl Run {
             }
             if part < ends {
                 self.end();
+                // Some ends follow one another soon.
+                while self.rng.chance(30) {
+                    self.end();
+                }
             }
         }
         self.finish();
@@ -168,6 +161,10 @@ impl Run {
             _ => {
                 // Refused by a keyspace that lost its disk.
                 let _ = self.keyspace.flush();
+                if self.rng.chance(50) {
+                    // Nobody waits for it; a copy that power cuts and stops overtake is given up.
+                    drop(self.keyspace.defragment());
+                }
             }
         }
     }
@@ -243,14 +240,22 @@ impl Run {
     fn end(&mut self) {
         let nth = 1 + self.rng.below(80) as u64;
         let kind = self.rng.below(8);
-        match kind {
-            0..3 => self.disk.inject(Fault::new(FaultKind::Freeze, nth)),
-            3 => self.disk.inject(Fault::new(FaultKind::Freeze, 1 + nth / 4).on(Op::Sync)),
-            4 => self.disk.inject(Fault::new(FaultKind::Partial, 1 + nth / 8).on(Op::Sync)),
-            5 => self.disk.inject(Fault::new(FaultKind::Io, 1 + nth / 4).on(Op::Write)),
-            _ => {}
-        }
-        while kind < 6 && !self.dead {
+        let fault = match kind {
+            0..3 => Some(Fault::new(FaultKind::Freeze, nth)),
+            3 => Some(Fault::new(FaultKind::Freeze, 1 + nth / 4).on(Op::Sync)),
+            4 => Some(Fault::new(FaultKind::Partial, 1 + nth / 8).on(Op::Sync)),
+            5 => Some(Fault::new(FaultKind::Io, 1 + nth / 4).on(Op::Write)),
+            _ => None,
+        };
+        let mut steps = 0;
+        while let Some(fault) = &fault
+            && !self.dead
+        {
+            // Again and again: a copy of base in the making survives one.
+            if steps % 200 == 0 {
+                self.disk.inject(fault.clone());
+            }
+            steps += 1;
             self.step();
         }
         if kind == 6 {
@@ -338,9 +343,12 @@ impl Run {
         self.history.watches.push(watch);
         let number = self.history.watches.len() - 1;
         self.viewers[1].create(number, &self.history.watches[number]);
-        while self.history.journal.last().map_or(1, |event| event.revision) < current {
-            self.take(0);
-            std::thread::yield_now();
+        // Until everything is there, or is said to have been: then the checker finds what is missing.
+        while self.history.journal.last().map_or(1, |event| event.revision) < current && !self.told_of(current) {
+            if !self.take(0) {
+                self.viewers[0].ask_progress(true);
+                std::thread::yield_now();
+            }
         }
         for viewer in 0..self.viewers.len() {
             while self.take(viewer) {}
@@ -353,12 +361,20 @@ impl Run {
     }
 }
 
+impl Run {
+    /// True if the journal's watch was told that nothing up to a revision is still to come.
+    fn told_of(&self, revision: i64) -> bool {
+        let told = self.history.watches[self.journal].told.last();
+        told.is_some_and(|(_, told)| matches!(told, Told::Progress(reached) if *reached >= revision))
+    }
+}
+
 fn moment(order: u64, clock: &HandClock) -> Moment {
     Moment { order, ms: storage::Clock::monotonic(clock).as_millis() as u64 }
 }
 
 fn open(disk: &SimFs, clock: &Arc<HandClock>, seed: u64) -> Result<Keyspace, storage::Error> {
-    let entropy = Arc::new(Seeded(AtomicU64::new(seed)));
+    let entropy = Arc::new(Seeded::new(seed));
     let environment = Environment { fs: Arc::new(disk.clone()), clock: clock.clone(), entropy };
     Keyspace::open(Path::new("/keyspace"), options(), environment)
 }

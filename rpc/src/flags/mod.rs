@@ -10,6 +10,9 @@ mod stop;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
+#[cfg(test)]
+mod tls_tests;
 mod url;
 
 use std::path::Path;
@@ -27,7 +30,7 @@ pub(crate) const STORAGE_VERSION: &str = "3.7.0";
 const ABOUT: &str = "A durable, versioned keyspace that speaks the etcd v3 API.";
 const AFTER_HELP: &str = "Every flag may start with one dash or two and has a variable: --data-dir is ETCD_DATA_DIR; setting both is an error.
 The other flags of etcd 3.7 are accepted: those without effect here are named once in the log, those that ask for
-something that is missing (TLS, a configuration file, a second member) are refused.";
+something that is missing (a configuration file, a second member) are refused.";
 
 /// The command line of this process, without the program's name.
 pub(crate) fn arguments() -> Result<Vec<String>, Stop> {
@@ -40,7 +43,7 @@ pub(crate) fn from_process(arguments: &[String]) -> Result<Settings, Stop> {
     let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
     let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;
     let own = |dir: &Path| storage::Options::for_directory(&storage::fs::RealFs, dir);
-    parse(arguments, &variables, crate::edge::connections_max(), &own)
+    parse(arguments, &variables, crate::edge::connections_max, &own)
 }
 
 /// Reads settings from a command line without the program's name, and from variables. What no flag says of the keyspace in a data directory
@@ -48,7 +51,7 @@ pub(crate) fn from_process(arguments: &[String]) -> Result<Settings, Stop> {
 fn parse(
     arguments: &[String],
     variables: &[(String, String)],
-    connections_max: usize,
+    connections_max: impl FnOnce() -> Result<usize, String>,
     own: &dyn Fn(&Path) -> storage::Options,
 ) -> Result<Settings, Stop> {
     let mut given = grammar::split(arguments)?;
@@ -60,6 +63,7 @@ fn parse(
     let unknown_variables = environment::merge(&mut given, variables)?;
     let matches = grammar::check(&given)?;
     let without_effect = without_effect(&given)?;
+    let connections_max = connections_max().map_err(Stop::refused)?;
     settings::build(&matches, connections_max, without_effect, unknown_variables, own).map_err(Stop::refused)
 }
 

@@ -1,6 +1,7 @@
 //! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, and rewrites base when
 //! asked to.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,12 +32,10 @@ const RETRY: Duration = Duration::from_millis(500);
 /// The same while the alarm is on and may clear itself.
 const RETRY_SOON: Duration = Duration::from_millis(50);
 
-/// Rows that one step of the sweep visits: enough to share a commit, few enough that a part never waits long.
-const SWEEP_ROWS: usize = 4000;
-
-/// Runs until the keyspace ends.
-pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool) {
-    let mut thread = Maintenance { shared, shrink: Shrink::default(), stuck: false };
+/// Runs until the keyspace ends. A step of the sweep visits so many rows, at least and at most.
+pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: &RangeInclusive<usize>) {
+    let (shrink, rows) = (Shrink::default(), *sweep_rows.start());
+    let mut thread = Maintenance { shared, shrink, sweep_rows, rows, stuck: false };
     if let Err(error) = thread.serve(ended) {
         shared.fail(error);
     }
@@ -46,6 +45,9 @@ pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool) {
 struct Maintenance<'a> {
     shared: &'a Shared,
     shrink: Shrink,
+    sweep_rows: &'a RangeInclusive<usize>,
+    /// What the next step of the sweep visits.
+    rows: usize,
     /// There was no room for the part that waits, and nothing was done about it since.
     stuck: bool,
 }
@@ -64,43 +66,45 @@ impl Maintenance<'_> {
             }
             let patience = if self.shared.head().out_of_room_alarm { RETRY_SOON } else { RETRY };
             let next = self.shared.wait_for_base_at_most(patience, |head| self.next(head, let_go, ended));
+            let piece = next.as_ref().and_then(Next::piece);
             let done = match next {
                 Some(Next::End) => return Ok(()),
                 Some(next) => self.work(next),
-                None => {
-                    self.stuck = false;
-                    self.attend()
-                }
+                None => self.look_around(),
             };
             match done {
                 Ok(()) => {}
                 Err(Error::NoSpace) => self.wait_for_room()?,
                 Err(error) => return Err(error),
             }
+            if piece.is_some() {
+                self.shared.pace.done(piece);
+            }
         }
     }
 
     fn next(&self, head: &Head, let_go: bool, ended: &dyn Fn() -> bool) -> Option<Next> {
-        match &head.sources.frozen {
-            _ if ended() || self.shared.failure().is_some() => Some(Next::End),
+        let next = match &head.sources.frozen {
+            _ if ended() || self.shared.failure().is_some() => return Some(Next::End),
             Some(part) if !self.stuck && !self.shrink.comes_first() => Some(Next::Flush(part.clone())),
             _ if self.shrink.is_running() => Some(Next::Rewrite),
             _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
             _ if let_go && (self.shrink.is_due(self.shared, head) || self.shrink.saves_room(head)) => Some(Next::Begin),
             _ => (!let_go).then_some(Next::LookAgain),
-        }
+        };
+        self.shared.pace.admit(next)
     }
 
     fn work(&mut self, next: Next) -> Result<(), Error> {
         match next {
             Next::Flush(part) => {
                 let flushed = bring(self.shared, &part, self.shrink.garbage());
-                self.stuck = flushed == Err(Error::NoSpace);
+                self.stuck = flushed == Err(Error::NoSpace) && !self.shared.pace.is_by_turns();
                 flushed?;
                 self.shrink.flushed(part.read().changes.len());
             }
             Next::Sweep(compacted) => {
-                sweep(self.shared, compacted)?;
+                sweep(self.shared, compacted, self.sweep_rows, &mut self.rows)?;
                 self.stuck = false;
             }
             Next::Begin => self.shrink.begin(self.shared),
@@ -110,6 +114,15 @@ impl Maintenance<'_> {
             }
             Next::LookAgain | Next::End => return Ok(()),
         }
+        self.attend()
+    }
+
+    /// Nothing happened for a while, here at least. What is told when to work does not look at the clock.
+    fn look_around(&mut self) -> Result<(), Error> {
+        if self.shared.pace.is_by_turns() {
+            return Ok(());
+        }
+        self.stuck = false;
         self.attend()
     }
 
@@ -125,20 +138,41 @@ impl Maintenance<'_> {
         shared.publish_base(|head| head.out_of_room = true);
         shared.queue.poke();
         self.attend()?;
-        if !self.stuck {
+        if !self.stuck && !shared.pace.is_by_turns() {
             std::thread::park_timeout(RETRY);
         }
         Ok(())
     }
 }
 
+impl Next {
+    /// What the work is called, if it is any.
+    fn piece(&self) -> Option<&'static str> {
+        match self {
+            Next::Flush(_) => Some("flush"),
+            Next::Sweep(_) => Some("sweep"),
+            Next::Begin | Next::Rewrite => Some("rewrite"),
+            Next::LookAgain | Next::End => None,
+        }
+    }
+}
+
 /// One durable commit, then readers get the new base and the part is forgotten: both under the lock that views are taken under. A
 /// crash before the commit replays the part from the log; after it, the log below is no longer needed.
 pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<(), Error> {
+    failpoint!(Reserve, |_| Err(Error::NoSpace));
+    if planted!(PartFromLiveState) {
+        part.write().applied.position = shared.head().position;
+    }
     let (base, data) = (shared.base(), part.read());
     let garbage = base.reserve(&data, garbage)?;
+    failpoint!(Flush, Err);
     base.flush(&data, garbage)?;
     drop(data);
+    if planted!(PartInvisible) {
+        shared.publish_base(|head| head.sources.frozen = None);
+    }
+    failpoint!(FlushPublish, Err);
     publish(shared, |head| head.sources.frozen = None)?;
     shared.queue.poke();
     Ok(())
@@ -146,13 +180,22 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 
 /// One bounded step, then a rest as long as the step took. A crash leaves the cursor of the step before or of this one; what a replayed
 /// log says about compaction is the same or less, and the state never depends on what the sweep drops.
-fn sweep(shared: &Shared, compacted: Revision) -> Result<(), Error> {
+fn sweep(shared: &Shared, compacted: Revision, within: &RangeInclusive<usize>, rows: &mut usize) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
-    let rows = base.reserve_sweep(SWEEP_ROWS)?;
-    base.sweep(compacted, rows)?;
+    failpoint!(Sweep, Err);
+    // Where room is scarce a smaller step may fit.
+    *rows = base.reserve_sweep(*rows)?;
+    base.sweep(compacted, *rows)?;
     publish(shared, |_| {})?;
+    *rows = next_rows(*rows, within, shared.head().sources.frozen.is_some());
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())
+}
+
+/// A step that a part had to wait for is followed by one half as large, any other by one twice as large.
+fn next_rows(rows: usize, within: &RangeInclusive<usize>, a_part_waits: bool) -> usize {
+    let next = if a_part_waits { rows / 2 } else { rows * 2 };
+    next.clamp(*within.start(), *within.end())
 }
 
 fn publish(shared: &Shared, and: impl FnOnce(&mut Head)) -> Result<(), Error> {
@@ -164,4 +207,19 @@ fn publish(shared: &Shared, and: impl FnOnce(&mut Head)) -> Result<(), Error> {
         and(head);
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_the_sweep_grow_until_a_part_waits() {
+        let within = 4000..=128_000;
+        assert_eq!(
+            [4000, 64_000, 100_000, 128_000].map(|rows| next_rows(rows, &within, false)),
+            [8000, 128_000, 128_000, 128_000]
+        );
+        assert_eq!([4000, 5000, 128_000].map(|rows| next_rows(rows, &within, true)), [4000, 4000, 64_000]);
+    }
 }

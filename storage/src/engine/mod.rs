@@ -5,6 +5,7 @@ pub(crate) mod budget;
 pub(crate) mod committer;
 pub(crate) mod lessor;
 pub(crate) mod maintenance;
+pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod shared;

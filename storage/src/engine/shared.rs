@@ -11,6 +11,7 @@ use crate::apply::txn::{check_at, place};
 use crate::base::{Base, Snapshot, Totals};
 use crate::engine::budget::Budget;
 use crate::engine::lessor::Lessor;
+use crate::engine::pace::Pace;
 use crate::engine::queue::{End, Queue};
 use crate::engine::room::Room;
 use crate::engine::shrink::Requests;
@@ -23,7 +24,7 @@ use crate::read::tally::{Answer, Question, Tallies};
 use crate::recent::Part;
 use crate::reply::Alarm;
 use crate::request::RangeRequest;
-use crate::types::{MemberId, Position, Revision, RevisionPair};
+use crate::types::{Digest, MemberId, Position, Revision, RevisionPair};
 
 /// What is published: everything a view needs, changed in one step under one lock.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Head {
     pub(crate) compacted: Revision,
     /// The last frame applied.
     pub(crate) position: Position,
+    /// The chain of digests up to there.
+    pub(crate) digest: Digest,
     /// Where keys are.
     pub(crate) sources: Sources,
     /// Counts at the current revision.
@@ -90,6 +93,8 @@ pub(crate) struct Shared {
     /// Who asked for base to be rewritten.
     pub(crate) shrinks: Requests,
     pub(crate) room: Room,
+    /// When the maintenance thread works.
+    pub(crate) pace: Pace,
     base: Mutex<Arc<Base>>,
     failure: OnceLock<Error>,
     failed: Notify,
@@ -97,7 +102,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, room: Room, base: Base) -> Shared {
+    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, room: Room, base: Base, pace: Pace) -> Shared {
         Shared {
             head: Mutex::new(head),
             published: Condvar::new(),
@@ -108,6 +113,7 @@ impl Shared {
             clock,
             shrinks: Requests::default(),
             room,
+            pace,
             base: Mutex::new(Arc::new(base)),
             failure: OnceLock::new(),
             failed: Notify::new(),
@@ -288,6 +294,7 @@ impl Head {
             revision: Revision::FIRST,
             compacted: Revision(-1),
             position: Position(0),
+            digest: Digest::default(),
             sources,
             tallies: Tallies::default(),
             alarms: Vec::new(),
@@ -312,6 +319,7 @@ impl Head {
         self.revision = state.applied.revision;
         self.compacted = state.applied.compacted;
         self.position = state.applied.position;
+        self.digest = state.applied.digest;
         self.alarms = state.alarms();
         self.out_of_room_alarm = state.is_out_of_room(member);
     }

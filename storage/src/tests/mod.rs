@@ -121,6 +121,7 @@ fn small() -> Options {
         quota_bytes: None,
         ballast_bytes: 0,
         sticky_no_space: false,
+        tuning: Tuning::STANDARD,
     }
 }
 

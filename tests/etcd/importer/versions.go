@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -44,12 +45,16 @@ func obtain(name, cache string) (version, error) {
 	if err := source.fetch(dir); err != nil {
 		return v, fmt.Errorf("etcd %s cannot be obtained here: %w (-versions names those wanted)", name, err)
 	}
+	output, err := exec.Command(v.etcd, "--version").Output()
+	if err != nil || !strings.HasPrefix(string(output), "etcd Version: "+name+".") {
+		return v, errors.Join(fmt.Errorf("etcd %s cannot be obtained here: what came calls itself %q", name, output), err, os.RemoveAll(dir))
+	}
 	return v, nil
 }
 
 // fromDebian takes 3.4 out of the packages of Debian 12.
 func fromDebian(dir string) error {
-	script := `apt-get download etcd-server etcd-client >&2 && for package in *.deb; do dpkg-deb -x "$package" . && rm "$package"; done &&
+	script := `{ apt-get download etcd-server etcd-client || { apt-get update && apt-get download etcd-server etcd-client; }; } >&2 && for package in *.deb; do dpkg-deb -x "$package" . && rm "$package"; done &&
 		mv usr/bin/etcd usr/bin/etcdctl . && rm -rf usr etc lib`
 	return shell(dir, script)
 }

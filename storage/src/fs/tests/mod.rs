@@ -4,3 +4,4 @@
 mod ballast;
 mod both;
 mod sim;
+mod tape;
