@@ -8,6 +8,7 @@ mod shrinking;
 mod snapshots;
 mod support;
 mod tls;
+mod volume;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};

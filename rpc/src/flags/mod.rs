@@ -16,6 +16,8 @@ mod tls;
 mod tls_tests;
 mod url;
 
+use std::path::Path;
+
 use grammar::Given;
 pub(crate) use log::{LogFormat, LogSettings};
 pub(crate) use settings::Settings;
@@ -42,14 +44,17 @@ pub(crate) fn from_process(arguments: &[String]) -> Result<Settings, Stop> {
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_"));
     let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
     let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;
-    parse(arguments, &variables, crate::edge::connections_max)
+    let own = |dir: &Path| storage::Options::for_directory(&storage::fs::RealFs, dir);
+    parse(arguments, &variables, crate::edge::connections_max, &own)
 }
 
-/// Reads settings from a command line without the program's name, and from variables.
+/// Reads settings from a command line without the program's name, and from variables. What no flag says of the keyspace in a data directory
+/// follows from `own`.
 fn parse(
     arguments: &[String],
     variables: &[(String, String)],
     connections_max: impl FnOnce() -> Result<usize, String>,
+    own: &dyn Fn(&Path) -> storage::Options,
 ) -> Result<Settings, Stop> {
     let mut given = grammar::split(arguments)?;
     if let Some(asked) = given.remove("version")
@@ -70,7 +75,7 @@ fn parse(
     let matches = grammar::check(&given).map_err(|stop| stop.within(file.as_deref()))?;
     let without_effect = without_effect(&given)?;
     let connections_max = connections_max().map_err(Stop::refused)?;
-    settings::build(&matches, connections_max, without_effect, notes).map_err(Stop::refused)
+    settings::build(&matches, connections_max, without_effect, notes, own).map_err(Stop::refused)
 }
 
 fn read_file(path: &str) -> Result<Given, Stop> {

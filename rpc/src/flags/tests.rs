@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 100;
 pub(super) fn read(line: &str, variables: &[(&str, &str)]) -> Result<Settings, Stop> {
     let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let variables: Vec<_> = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    parse(&arguments, &variables, || Ok(CONNECTIONS))
+    parse(&arguments, &variables, || Ok(CONNECTIONS), &|_| storage::Options::standard())
 }
 
 #[track_caller]
@@ -101,6 +101,9 @@ const EFFECTS: &[(&str, &str)] = &[
     ("--recent-bytes=12", "recent_bytes: 12"),
     ("--recent-changes=13", "recent_changes: 13"),
     ("--segment-bytes=14", "segment_bytes: 14"),
+    ("--ballast-bytes=15", "ballast_bytes: 15"),
+    ("--sticky-nospace-alarm", "sticky_no_space: true"),
+    ("--sticky-nospace-alarm=false", "sticky_no_space: false"),
     ("--shrink-interval=1m", "shrink_interval: Some(60s)"),
     ("--shrink-interval=0", "shrink_interval: None"),
     ("--scrub-interval=1m", "scrub_interval: Some(60s)"),

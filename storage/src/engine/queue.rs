@@ -95,6 +95,11 @@ impl Queue {
         (inner.waiting.len() as u64, inner.bytes as u64)
     }
 
+    /// The bytes of commands that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Asks the committer to freeze the active part.
     pub(crate) fn request_flush(&self) {
         self.lock().flush = true;
