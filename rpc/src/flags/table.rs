@@ -87,9 +87,9 @@ pub(super) const EFFECTIVE: &[Flag] = &[
     flag(MEMORY, "cache-bytes", Kind::Count, "BYTES", "", "Page cache of the database file [default: 64 MiB]"),
     flag(MEMORY, "recent-bytes", Kind::Count, "BYTES", "", "Memory for changes that are not yet in the database file [default: 64 MiB]"),
     flag(MEMORY, "recent-changes", Kind::Count, "N", "", "How many such changes there may be [default: 400000]"),
-    flag(MEMORY, "segment-bytes", Kind::Count, "BYTES", "", "Size of a log segment [default: 16 MiB]"),
+    flag(MEMORY, "segment-bytes", Kind::Count, "BYTES", "", "Size of a log segment [default: 4 MiB]"),
     flag(MEMORY, "shrink-interval", Kind::Duration, "DURATION", "10s",
-        "How often to see whether rewriting the database file is worth it; 0 means only when asked"),
+        "How often to see whether rewriting the database file is worth it, or releasing the log; 0 means only when asked"),
 ];
 
 /// Older names under which etcd knew a flag that has an effect.
