@@ -51,6 +51,7 @@ pub(crate) use damaged::Damaged;
 use fault::At;
 pub(crate) use flush::Garbage;
 use meta::Meta;
+pub(crate) use open::check_pages;
 pub(crate) use rewrite::{Rewrite, Step, unfinished};
 pub(crate) use room::{COMMIT_BYTES, worst_part_bytes};
 pub(crate) use rows::TableId;

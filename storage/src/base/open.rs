@@ -54,6 +54,24 @@ pub(super) fn read_only(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usiz
     }
 }
 
+/// Compares every page of the file with the checksum that redb keeps of it, also where nothing reads. Errors: `Corrupt`; `Io`.
+pub(crate) fn check_pages(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<(), Error> {
+    let (expected, file) = (read_only(fs, path, cache_bytes)?.meta, file_of_redb(fs, path, OpenMode::Read)?);
+    let doing = format!("checking the pages of {}", path.display());
+    let overlay = Overlay::new(file).map_err(|error| Error::io(&doing, &error))?;
+    let backend = Backend::new(Arc::new(overlay)).map_err(|error| Error::io(&doing, &error))?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(cache_bytes).set_check_integrity_on_open(true);
+    let database = Arc::new(builder.create_with_backend(backend).at(&doing)?);
+    // Never dropped: redb would make a last commit.
+    std::mem::forget(Arc::clone(&database));
+    let found = Snapshot::new(&database)?.meta;
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::corrupt(path.display().to_string(), format!("of the commits {expected:?} and {found:?} one is damaged")))
+}
+
 /// The same of a base that may say nothing true about itself.
 pub(super) fn read_tables(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Snapshot, Error> {
     let file = file_of_redb(fs, path, OpenMode::Read)?;
