@@ -30,12 +30,13 @@ pub(crate) async fn serve(
     stop: watch::Receiver<bool>,
 ) {
     let limits = Arc::new(limits);
+    let permits = Arc::new(Semaphore::new(limits.connections_max));
     let mut addresses = JoinSet::new();
     for listener in listeners {
         let endpoint = listener.endpoint();
         let tls = endpoint.tls.then(|| tls.clone().expect("without certificates no endpoint has TLS"));
         let protocol = Protocol::new(doors.front(endpoint.serves), Arc::clone(&limits), stop.clone());
-        addresses.spawn(serve_address(listener, tls, protocol, limits.connections_max, stop.clone()));
+        addresses.spawn(serve_address(listener, tls, protocol, Arc::clone(&permits), stop.clone()));
     }
     while addresses.join_next().await.is_some() {}
 }
@@ -44,36 +45,37 @@ async fn serve_address(
     listener: Listener,
     tls: Option<Arc<Tls>>,
     protocol: Protocol,
-    connections_max: usize,
+    permits: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
     let serve = |accepted| serve_accepted(accepted, tls.clone(), protocol.clone());
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
-        () = accept_all(&listener, serve, connections_max, &mut connections) => {}
+        () = accept_all(&listener, serve, &permits, &mut connections) => {}
     }
     // From here on a connection attempt is refused; a socket file is gone.
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
+/// Each address may hold one connection that it has accepted and does not serve yet: nobody waits for one that never comes.
 async fn accept_all<F>(
     listener: &Listener,
     serve: impl Fn(Accepted) -> F,
-    connections_max: usize,
+    permits: &Arc<Semaphore>,
     connections: &mut JoinSet<()>,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let permits = Arc::new(Semaphore::new(connections_max));
     let mut pause = PAUSE_MIN;
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+    loop {
         // Ended connections leave their result behind until it is taken.
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok(accepted) => {
                 pause = PAUSE_MIN;
+                let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
                 let serving = serve(accepted);
                 connections.spawn(async move {
                     serving.await;

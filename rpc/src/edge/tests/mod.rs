@@ -46,13 +46,19 @@ struct Server {
 
 /// Serves everything at an address, in the clear.
 async fn start(address: Address, limits: Limits) -> Server {
-    let (_, service) = health_reporter();
-    start_at(plain(address), Routes::new(service).into_axum_router(), None, limits).await
+    start_all(&[address], limits).await
 }
 
-async fn start_at(endpoint: Endpoint, routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
-    let listeners = bind(&[endpoint]).await.expect("a free address");
-    let address = listeners.first().expect("one listener").endpoint().address.clone();
+/// The same on several addresses, of which the last is the one that it names.
+async fn start_all(addresses: &[Address], limits: Limits) -> Server {
+    let (_, service) = health_reporter();
+    let endpoints: Vec<_> = addresses.iter().cloned().map(plain).collect();
+    start_at(&endpoints, Routes::new(service).into_axum_router(), None, limits).await
+}
+
+async fn start_at(endpoints: &[Endpoint], routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+    let listeners = bind(endpoints).await.expect("free addresses");
+    let address = listeners.last().expect("a listener").endpoint().address.clone();
     let grpc = Grpc { routes, methods: METHODS, message_bytes_max: limits.message_bytes_max };
     let (stop, stopped) = watch::channel(false);
     let doors = Doors::new(grpc, Arc::new(|| None));
