@@ -230,6 +230,7 @@ impl Keyspace {
             revision: head.revision,
             compacted: head.compacted,
             applied: head.position,
+            digest: head.digest,
             size_bytes: head.base_bytes + head.log_bytes,
             used_bytes: head.used_bytes(),
             base_bytes: head.base_bytes,

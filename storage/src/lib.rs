@@ -83,6 +83,7 @@ mod snapshot;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod types;
 mod verify;
 mod watch;
@@ -94,7 +95,7 @@ pub use error::Error;
 pub use import::{Import, ImportReport, ImportedLease};
 pub use keyspace::Keyspace;
 pub use leases::LEASE_TTL_MAX_SECONDS;
-pub use options::{Environment, Options};
+pub use options::{Environment, Options, Tuning};
 pub use pending::Pending;
 pub use reply::*;
 pub use request::*;

@@ -9,6 +9,7 @@ use crate::apply::State;
 use crate::base::{Base, Snapshot};
 use crate::engine::committer::{self, Bounds, Committer, Writer};
 use crate::engine::maintenance;
+use crate::engine::pace::Pace;
 use crate::engine::queue::Queue;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
@@ -109,8 +110,9 @@ fn start(
     let flushed = state.applied.position;
     let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: snapshot, known: None };
     let head = Head::new(&state, sources, log.size_bytes(), &base);
+    let pace = Pace::new(options.tuning.by_turns);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
-    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base));
+    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base, pace));
     let bounds = Bounds {
         bytes: options.recent_bytes,
         changes: options.recent_changes,
@@ -122,7 +124,7 @@ fn start(
     let writer = new_writer(&state, directory.identity, environment);
     let committer =
         Committer { shared: shared.clone(), log, state, bounds, writer, trimmed: flushed.next(), held_back: false };
-    let threads = Threads::spawn(committer, &shared, &hub)?;
+    let threads = Threads::spawn(committer, &shared, &hub, options.tuning.sweep_rows)?;
     let report = OpenReport { frames_replayed, ..OpenReport::default() };
     Ok(Opened { shared, hub, directory, threads, report })
 }
@@ -181,9 +183,9 @@ fn new_writer(state: &State, identity: Identity, environment: &Environment) -> W
 }
 
 impl Threads {
-    fn spawn(committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>) -> Result<Threads, Error> {
+    fn spawn(committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>, sweep_rows: usize) -> Result<Threads, Error> {
         let mut threads = Threads { committer: None, others: Vec::new(), ended: Arc::new(AtomicBool::new(false)) };
-        let spawned = threads.spawn_all(committer, shared, hub);
+        let spawned = threads.spawn_all(committer, shared, hub, sweep_rows);
         if let Err(error) = &spawned {
             shared.fail(error.clone());
             threads.join(shared);
@@ -191,7 +193,13 @@ impl Threads {
         spawned.map(|()| threads)
     }
 
-    fn spawn_all(&mut self, committer: Committer, shared: &Arc<Shared>, hub: &Arc<Hub>) -> Result<(), Error> {
+    fn spawn_all(
+        &mut self,
+        committer: Committer,
+        shared: &Arc<Shared>,
+        hub: &Arc<Hub>,
+        sweep_rows: usize,
+    ) -> Result<(), Error> {
         let has_ended = |ended: &Arc<AtomicBool>| {
             let ended = ended.clone();
             move || ended.load(Ordering::Acquire)
@@ -205,8 +213,9 @@ impl Threads {
         self.others.push(spawn(
             "maintenance",
             shared,
-            move || maintenance::run(&for_base, &base_ended),
+            move || maintenance::run(&for_base, &base_ended, sweep_rows),
             |shared| {
+                shared.pace.end();
                 shared.shrinks.answer(&Err(shared.over().unwrap_or(Error::Stopped)));
             },
         )?);

@@ -26,6 +26,24 @@ pub struct Options {
     pub watch_queue_bytes: usize,
     /// The bytes of data at which puts and grants are refused with `NoSpace`; `None` means no quota.
     pub quota_bytes: Option<u64>,
+    /// What only tests change.
+    #[doc(hidden)]
+    pub tuning: Tuning,
+}
+
+/// What is the same in every server, and other in tests, where everything is to happen often and in a known order.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// Rows that one step of the sweep visits.
+    pub sweep_rows: usize,
+    /// The maintenance thread works when `Keyspace::give_turn` lets it.
+    pub by_turns: bool,
+}
+
+impl Tuning {
+    /// What the server uses. A step of the sweep has enough rows to share a commit, few enough that a part never waits long.
+    pub const STANDARD: Tuning = Tuning { sweep_rows: 4000, by_turns: false };
 }
 
 impl Options {
@@ -41,6 +59,7 @@ impl Options {
             batch_bytes: 256 << 10,
             watch_queue_bytes: 1 << 20,
             quota_bytes: Some(2 << 30),
+            tuning: Tuning::STANDARD,
         }
     }
 }

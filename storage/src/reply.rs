@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::request::AlarmKind;
-use crate::types::{LeaseId, MemberId, Position, Revision};
+use crate::types::{Digest, LeaseId, MemberId, Position, Revision};
 
 /// A key with its value and its numbers, at one revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,6 +121,8 @@ pub struct Status {
     pub compacted: Revision,
     /// The last position applied.
     pub applied: Position,
+    /// The chain of digests over all frames up to there: the same history has the same.
+    pub digest: Digest,
     /// The bytes of disk that base and log take.
     pub size_bytes: u64,
     /// The bytes of it that hold data.

@@ -44,81 +44,120 @@ impl Embedded {
         let keyspace = open(&memory, &clock, options.clone());
         Embedded { keyspace, memory, clock, options, streams: BTreeMap::new(), opened: 0, rewrites: Vec::new() }
     }
+}
 
-    fn run(&self, request: &Request) -> Result<Reply, Failure> {
-        let keyspace = &self.keyspace;
-        Ok(match request {
-            Request::Range(request) => {
-                Reply::Range(convert::range_reply(&keyspace.range(&convert::range(request, false)?)?))
-            }
-            Request::RangeStream(_) => unreachable!("the library has no such call"),
-            Request::Put(request) => Reply::Put(convert::put_reply(&keyspace.put(convert::put(request)?).wait()?)),
-            Request::DeleteRange(request) => {
-                let delete = convert::delete_range(request)?;
-                Reply::DeleteRange(convert::delete_reply(&keyspace.delete_range(delete).wait()?))
-            }
-            Request::Txn(request) => {
-                let txn = convert::txn(request)?;
-                let reply = if txn.is_read_only() { keyspace.read_txn(&txn)? } else { keyspace.txn(txn).wait()? };
-                Reply::Txn(convert::txn_reply(&reply, false))
-            }
-            Request::Compact(request) => Reply::Done(keyspace.compact(request.revision).wait()?.0),
-            Request::Grant(request) => {
-                let id = Some(request.id).filter(|id| *id != 0).map(LeaseId);
-                // The shortest TTL is the server's to know.
-                let reply = keyspace.lease_grant(id, request.ttl.max(Model::MIN_TTL)).wait()?;
-                Reply::Grant(LeaseGrantResponse { header: header(reply.revision.0), id: reply.id.0, ttl: reply.ttl })
-            }
-            Request::Revoke(id) => Reply::Done(keyspace.lease_revoke(LeaseId(*id)).wait()?.0),
-            Request::KeepAlive(id) => {
-                let header = header(keyspace.revision().0);
-                let ttl = keyspace.lease_keep_alive(LeaseId(*id)).wait()?.unwrap_or(0);
-                Reply::KeepAlive(LeaseKeepAliveResponse { header, id: *id, ttl })
-            }
-            Request::TimeToLive(request) => Reply::TimeToLive(self.time_to_live(request)?),
-            Request::Leases => {
-                let leases = keyspace.leases().into_iter().map(|id| LeaseIdRequest { id: id.0 }).collect();
-                Reply::Leases(LeaseLeasesResponse { header: header(keyspace.revision().0), leases })
-            }
-        })
-    }
+/// Puts a request to a keyspace and waits for its outcome.
+pub fn run(keyspace: &Keyspace, request: &Request) -> Result<Reply, Failure> {
+    Ok(match request {
+        Request::Range(request) => {
+            Reply::Range(convert::range_reply(&keyspace.range(&convert::range(request, false)?)?))
+        }
+        Request::RangeStream(_) => unreachable!("the library has no such call"),
+        Request::Put(request) => Reply::Put(convert::put_reply(&keyspace.put(convert::put(request)?).wait()?)),
+        Request::DeleteRange(request) => {
+            let delete = convert::delete_range(request)?;
+            Reply::DeleteRange(convert::delete_reply(&keyspace.delete_range(delete).wait()?))
+        }
+        Request::Txn(request) => {
+            let txn = convert::txn(request)?;
+            let reply = if txn.is_read_only() { keyspace.read_txn(&txn)? } else { keyspace.txn(txn).wait()? };
+            Reply::Txn(convert::txn_reply(&reply, false))
+        }
+        Request::Compact(request) => Reply::Done(keyspace.compact(request.revision).wait()?.0),
+        Request::Grant(request) => {
+            let id = Some(request.id).filter(|id| *id != 0).map(LeaseId);
+            // The shortest TTL is the server's to know.
+            let reply = keyspace.lease_grant(id, request.ttl.max(Model::MIN_TTL)).wait()?;
+            Reply::Grant(LeaseGrantResponse { header: header(reply.revision.0), id: reply.id.0, ttl: reply.ttl })
+        }
+        Request::Revoke(id) => Reply::Done(keyspace.lease_revoke(LeaseId(*id)).wait()?.0),
+        Request::KeepAlive(id) => {
+            let header = header(keyspace.revision().0);
+            let ttl = keyspace.lease_keep_alive(LeaseId(*id)).wait()?.unwrap_or(0);
+            Reply::KeepAlive(LeaseKeepAliveResponse { header, id: *id, ttl })
+        }
+        Request::TimeToLive(request) => Reply::TimeToLive(time_to_live(keyspace, request)?),
+        Request::Leases => {
+            let leases = keyspace.leases().into_iter().map(|id| LeaseIdRequest { id: id.0 }).collect();
+            Reply::Leases(LeaseLeasesResponse { header: header(keyspace.revision().0), leases })
+        }
+    })
+}
 
-    fn time_to_live(&self, request: &LeaseTimeToLiveRequest) -> Result<LeaseTimeToLiveResponse, Error> {
-        let reply = self.keyspace.lease_time_to_live(LeaseId(request.id), request.keys)?;
-        let unknown = || LeaseTimeToLiveResponse {
-            header: header(self.keyspace.revision().0),
-            id: request.id,
-            ttl: -1,
-            ..Default::default()
-        };
-        Ok(reply.map_or_else(unknown, |reply| LeaseTimeToLiveResponse {
-            header: header(reply.revision.0),
-            id: request.id,
-            ttl: reply.ttl,
-            granted_ttl: reply.granted_ttl,
-            keys: reply.keys.iter().map(|key| key.to_vec()).collect(),
-        }))
+/// What is still to be waited for.
+pub type Waiting = Box<dyn FnOnce() -> Result<Reply, Failure>>;
+
+/// Puts a write of one range to a keyspace without waiting for its outcome.
+///
+/// # Panics
+///
+/// If it is another request.
+pub fn send(keyspace: &Keyspace, request: &Request) -> Waiting {
+    let sent = match request {
+        Request::Put(request) => convert::put(request).map(|put| {
+            let pending = keyspace.put(put);
+            Box::new(move || Ok(Reply::Put(convert::put_reply(&pending.wait()?)))) as Waiting
+        }),
+        Request::DeleteRange(request) => convert::delete_range(request).map(|delete| {
+            let pending = keyspace.delete_range(delete);
+            Box::new(move || Ok(Reply::DeleteRange(convert::delete_reply(&pending.wait()?)))) as Waiting
+        }),
+        other => panic!("not one of those that are sent: {other:?}"),
+    };
+    sent.unwrap_or_else(|refusal| Box::new(move || Err(refusal.into())))
+}
+
+fn time_to_live(keyspace: &Keyspace, request: &LeaseTimeToLiveRequest) -> Result<LeaseTimeToLiveResponse, Error> {
+    let reply = keyspace.lease_time_to_live(LeaseId(request.id), request.keys)?;
+    let unknown = || LeaseTimeToLiveResponse {
+        header: header(keyspace.revision().0),
+        id: request.id,
+        ttl: -1,
+        ..Default::default()
+    };
+    Ok(reply.map_or_else(unknown, |reply| LeaseTimeToLiveResponse {
+        header: header(reply.revision.0),
+        id: request.id,
+        ttl: reply.ttl,
+        granted_ttl: reply.granted_ttl,
+        keys: reply.keys.iter().map(|key| key.to_vec()).collect(),
+    }))
+}
+
+/// Why a request was not carried out.
+#[derive(Debug)]
+pub enum Failure {
+    /// It was refused before it reached the keyspace.
+    Before(Refusal),
+    /// By the keyspace.
+    By(Error),
+}
+
+impl Failure {
+    /// The refusal that it stands for; an error of any other kind is none.
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            Failure::Before(refusal) => *refusal,
+            Failure::By(error) => convert::refusal(error),
+        }
     }
 }
 
-/// A refusal before or by the keyspace.
-struct Failure(Refusal);
-
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
-        Failure(refusal)
+        Failure::Before(refusal)
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure(convert::refusal(&error))
+        Failure::By(error)
     }
 }
 
 impl Driver for Embedded {
     fn apply(&mut self, request: &Request) -> Outcome {
-        self.run(request).map_err(|failure| failure.0)
+        run(&self.keyspace, request).map_err(|failure| failure.refusal())
     }
 
     fn watch_open(&mut self) -> usize {

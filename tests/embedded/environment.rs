@@ -8,6 +8,7 @@ use std::time::Duration;
 use storage::{Clock, Entropy, Environment, Keyspace, Options};
 
 use super::memory::Memory;
+use crate::model::rng::Rng;
 
 /// A clock that moves when it is told to.
 #[derive(Debug, Default)]
@@ -37,6 +38,22 @@ impl Entropy for Counting {
     fn next_u64(&self) -> u64 {
         let count = self.0.fetch_add(1, Ordering::SeqCst) + 1;
         count.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (count << 7)
+    }
+}
+
+/// Chance that follows from a seed.
+#[derive(Debug)]
+pub struct Seeded(AtomicU64);
+
+impl Seeded {
+    pub fn new(seed: u64) -> Seeded {
+        Seeded(AtomicU64::new(seed))
+    }
+}
+
+impl Entropy for Seeded {
+    fn next_u64(&self) -> u64 {
+        Rng::new(self.0.fetch_add(1, Ordering::SeqCst)).next()
     }
 }
 

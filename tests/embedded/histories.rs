@@ -2,27 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use history::{Client, History, Moment, Operation, Range, Request, Scene, Span, Told, Watch};
 use storage::fs::sim::{CrashStyle, Fault, FaultKind, Op, SimFs};
-use storage::{Entropy, Environment, Keyspace, Options};
+use storage::{Environment, Keyspace, Options};
 
 use super::asking::{Waiting, ask, outcome};
-use super::environment::{HandClock, never_flushing};
+use super::environment::{HandClock, Seeded, never_flushing};
 use super::viewing::Viewer;
 use crate::model::rng::Rng;
-
-/// Chance that follows from a seed.
-#[derive(Debug)]
-struct Seeded(AtomicU64);
-
-impl Entropy for Seeded {
-    fn next_u64(&self) -> u64 {
-        Rng::new(self.0.fetch_add(1, Ordering::SeqCst)).next()
-    }
-}
 
 /// How often each kind of end came.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -358,7 +347,7 @@ fn moment(order: u64, clock: &HandClock) -> Moment {
 }
 
 fn open(disk: &SimFs, clock: &Arc<HandClock>, seed: u64) -> Result<Keyspace, storage::Error> {
-    let entropy = Arc::new(Seeded(AtomicU64::new(seed)));
+    let entropy = Arc::new(Seeded::new(seed));
     let environment = Environment { fs: Arc::new(disk.clone()), clock: clock.clone(), entropy };
     Keyspace::open(Path::new("/keyspace"), options(), environment)
 }

@@ -11,6 +11,7 @@
 
 pub mod asking;
 pub mod convert;
+pub mod crash;
 pub mod driver;
 pub mod environment;
 pub mod histories;

@@ -52,7 +52,7 @@ pub(super) fn step(
 }
 
 /// Rows from the cursor on, about `rows_max` of them: a revision is never split, so the cursor is always at the first
-/// change of one.
+/// change of one. The last revision is never left alone: a cursor there means that it was visited.
 fn to_visit(history: &Rows<'_>, cursor: RevisionPair, upto: Revision, rows_max: usize) -> Result<Vec<Visit>, Error> {
     let mut visits: Vec<Visit> = Vec::new();
     if cursor.main > upto {
@@ -62,7 +62,8 @@ fn to_visit(history: &Rows<'_>, cursor: RevisionPair, upto: Revision, rows_max: 
     for row in history.table.range::<&[u8]>(start.as_slice()..=end.as_slice()).at("history")? {
         let (place, row) = row.at("history")?;
         let at = layout::read_history_key(place.value())?;
-        if visits.len() >= rows_max && visits.last().is_some_and(|last| last.at.main != at.main) {
+        let enough = visits.len() >= rows_max && at.main < upto;
+        if enough && visits.last().is_some_and(|last| last.at.main != at.main) {
             break;
         }
         let row = layout::read_history_row(place.value(), row.value())?;

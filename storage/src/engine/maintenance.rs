@@ -28,37 +28,38 @@ enum Next {
 /// How long to wait before room is looked for again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Rows that one step of the sweep visits: enough to share a commit, few enough that a part never waits long.
-const SWEEP_ROWS: usize = 4000;
-
-/// Runs until the keyspace ends.
-pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool) {
+/// Runs until the keyspace ends. A step of the sweep visits so many rows.
+pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize) {
     let mut shrink = Shrink::default();
-    if let Err(error) = serve(shared, ended, &mut shrink) {
+    if let Err(error) = serve(shared, ended, sweep_rows, &mut shrink) {
         shared.fail(error);
     }
     shrink.abandon(shared, Error::Stopped);
 }
 
-fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Result<(), Error> {
+fn serve(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize, shrink: &mut Shrink) -> Result<(), Error> {
     loop {
         if shared.queue.is_ending() {
             shrink.abandon(shared, Error::Stopped);
         }
         let let_go = shrink.let_go(shared);
-        let next = shared.wait_for_base(|head| match &head.sources.frozen {
-            _ if ended() || shared.failure().is_some() => Some(Next::End),
-            Some(part) if !shrink.comes_first() => Some(Next::Flush(part.clone())),
-            _ if shrink.is_running() => Some(Next::Rewrite),
-            _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
-            _ if shrink.is_due(shared, head) => Some(Next::Begin),
-            _ => (!let_go).then_some(Next::LookAgain),
+        let next = shared.wait_for_base(|head| {
+            let next = match &head.sources.frozen {
+                _ if ended() || shared.failure().is_some() => return Some(Next::End),
+                Some(part) if !shrink.comes_first() => Some(Next::Flush(part.clone())),
+                _ if shrink.is_running() => Some(Next::Rewrite),
+                _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
+                _ if shrink.is_due(shared, head) => Some(Next::Begin),
+                _ => (!let_go).then_some(Next::LookAgain),
+            };
+            shared.pace.admit(next)
         });
+        let piece = next.piece();
         let done = match next {
             Next::Flush(part) => {
                 bring(shared, &part, shrink.garbage()).map(|()| shrink.flushed(part.read().changes.len()))
             }
-            Next::Sweep(compacted) => sweep(shared, compacted),
+            Next::Sweep(compacted) => sweep(shared, compacted, sweep_rows),
             Next::Begin => {
                 shrink.begin(shared);
                 Ok(())
@@ -74,9 +75,26 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, shrink: &mut Shrink) -> Resu
                 shrink.abandon_for_room(shared);
                 shared.publish_base(|head| head.out_of_room = true);
                 shared.queue.poke();
-                std::thread::park_timeout(RETRY);
+                if !shared.pace.is_by_turns() {
+                    std::thread::park_timeout(RETRY);
+                }
             }
             Err(error) => return Err(error),
+        }
+        if piece.is_some() {
+            shared.pace.done(piece);
+        }
+    }
+}
+
+impl Next {
+    /// What the work is called, if it is any.
+    fn piece(&self) -> Option<&'static str> {
+        match self {
+            Next::Flush(_) => Some("flush"),
+            Next::Sweep(_) => Some("sweep"),
+            Next::Begin | Next::Rewrite => Some("rewrite"),
+            Next::LookAgain | Next::End => None,
         }
     }
 }
@@ -95,10 +113,10 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 
 /// One bounded step, then a rest as long as the step took. A crash leaves the cursor of the step before or of this one; what a replayed
 /// log says about compaction is the same or less, and the state never depends on what the sweep drops.
-fn sweep(shared: &Shared, compacted: Revision) -> Result<(), Error> {
+fn sweep(shared: &Shared, compacted: Revision, rows: usize) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
-    base.reserve_sweep(SWEEP_ROWS)?;
-    base.sweep(compacted, SWEEP_ROWS)?;
+    base.reserve_sweep(rows)?;
+    base.sweep(compacted, rows)?;
     publish(shared, |_| {})?;
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())

@@ -4,6 +4,7 @@ mod batch;
 pub(crate) mod committer;
 pub(crate) mod lessor;
 pub(crate) mod maintenance;
+pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod shared;
 pub(crate) mod shrink;

@@ -46,6 +46,8 @@ pub(crate) enum Wake {
 pub(crate) struct Queue {
     inner: Mutex<Inner>,
     wake: Condvar,
+    /// Signalled when the committer has found nothing to do.
+    idle: Condvar,
     limit: usize,
     limit_bytes: usize,
 }
@@ -56,13 +58,16 @@ struct Inner {
     bytes: usize,
     flush: bool,
     poked: bool,
+    held: bool,
+    /// The committer waits here.
+    idle: bool,
     end: Option<End>,
 }
 
 impl Queue {
     /// A queue for `limit` commands of at most `limit_bytes` together.
     pub(crate) fn new(limit: usize, limit_bytes: usize) -> Queue {
-        Queue { inner: Mutex::default(), wake: Condvar::new(), limit, limit_bytes }
+        Queue { inner: Mutex::default(), wake: Condvar::new(), idle: Condvar::new(), limit, limit_bytes }
     }
 
     /// Adds a command. Errors: `TooManyRequests`, `Stopped`.
@@ -95,12 +100,30 @@ impl Queue {
         self.wake.notify_all();
     }
 
+    /// While it is held, commands wait.
+    pub(crate) fn hold(&self, held: bool) {
+        self.lock().held = held;
+        self.wake.notify_all();
+    }
+
+    /// Waits until the committer has done everything that it was asked for, or the end was asked for.
+    pub(crate) fn wait_until_idle(&self) {
+        let busy = |inner: &mut Inner| {
+            let asked = !inner.waiting.is_empty() || inner.flush || inner.poked;
+            inner.end.is_none() && (asked || !inner.idle)
+        };
+        drop(self.idle.wait_while(self.lock(), busy).unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Refuses further commands. A second call may only make the end more abrupt.
     pub(crate) fn end(&self, end: End) {
         let mut inner = self.lock();
         if inner.end != Some(End::Abrupt) {
             inner.end = Some(end);
         }
+        // Whoever is told to end has nothing to hold back any more.
+        inner.held = false;
+        self.idle.notify_all();
         self.wake.notify_all();
     }
 
@@ -112,11 +135,14 @@ impl Queue {
     /// Waits until there is work, or until `patience` is over, and takes at most about `bytes` of commands.
     pub(crate) fn take(&self, bytes: usize, patience: Option<Duration>) -> Wake {
         let mut inner = self.lock();
-        if inner.waiting.is_empty() && !inner.flush && !inner.poked && inner.end.is_none() {
+        if (inner.waiting.is_empty() || inner.held) && !inner.flush && !inner.poked && inner.end.is_none() {
+            inner.idle = true;
+            self.idle.notify_all();
             inner = match patience {
                 Some(patience) => self.wake.wait_timeout(inner, patience).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.wake.wait(inner).unwrap_or_else(PoisonError::into_inner),
             };
+            inner.idle = false;
         }
         if inner.end == Some(End::Abrupt) || (inner.end.is_some() && inner.waiting.is_empty()) {
             return Wake::End(inner.end.unwrap_or(End::Orderly));
@@ -124,7 +150,7 @@ impl Queue {
         inner.poked = false;
         let mut taken = 0;
         let mut commands = Vec::new();
-        while let Some(next) = inner.waiting.front() {
+        while let Some(next) = inner.waiting.front().filter(|_| !inner.held) {
             let size = next.encoded.payload.len();
             if taken > 0 && taken + size > bytes {
                 break;

@@ -10,6 +10,7 @@ use crate::apply::State;
 use crate::apply::txn::{check_at, place};
 use crate::base::{Base, Snapshot, Totals};
 use crate::engine::lessor::Lessor;
+use crate::engine::pace::Pace;
 use crate::engine::queue::{End, Queue};
 use crate::engine::shrink::Requests;
 use crate::env::Clock;
@@ -21,7 +22,7 @@ use crate::read::tally::{Answer, Question, Tallies};
 use crate::recent::Part;
 use crate::reply::Alarm;
 use crate::request::RangeRequest;
-use crate::types::{Position, Revision, RevisionPair};
+use crate::types::{Digest, Position, Revision, RevisionPair};
 
 /// What is published: everything a view needs, changed in one step under one lock.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(crate) struct Head {
     pub(crate) compacted: Revision,
     /// The last frame applied.
     pub(crate) position: Position,
+    /// The chain of digests up to there.
+    pub(crate) digest: Digest,
     /// Where keys are.
     pub(crate) sources: Sources,
     /// Counts at the current revision.
@@ -77,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     /// Who asked for base to be rewritten.
     pub(crate) shrinks: Requests,
+    /// When the maintenance thread works.
+    pub(crate) pace: Pace,
     base: Mutex<Arc<Base>>,
     failure: OnceLock<Error>,
     failed: Notify,
@@ -84,7 +89,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, base: Base) -> Shared {
+    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, base: Base, pace: Pace) -> Shared {
         Shared {
             head: Mutex::new(head),
             published: Condvar::new(),
@@ -94,6 +99,7 @@ impl Shared {
             counts: Counts::default(),
             clock,
             shrinks: Requests::default(),
+            pace,
             base: Mutex::new(Arc::new(base)),
             failure: OnceLock::new(),
             failed: Notify::new(),
@@ -260,6 +266,7 @@ impl Head {
             revision: Revision::FIRST,
             compacted: Revision(-1),
             position: Position(0),
+            digest: Digest::default(),
             sources,
             tallies: Tallies::default(),
             alarms: Vec::new(),
@@ -279,6 +286,7 @@ impl Head {
         self.revision = state.applied.revision;
         self.compacted = state.applied.compacted;
         self.position = state.applied.position;
+        self.digest = state.applied.digest;
         self.alarms = state.alarms();
     }
 

@@ -118,6 +118,7 @@ fn small() -> Options {
         batch_bytes: 16 << 10,
         watch_queue_bytes: 16 << 10,
         quota_bytes: None,
+        tuning: Tuning::STANDARD,
     }
 }
 

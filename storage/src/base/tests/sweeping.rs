@@ -60,6 +60,19 @@ fn a_sweep_visits_what_changed_however_many_keys_there_are() {
 }
 
 #[test]
+fn a_sweep_that_has_got_there_left_nothing_behind() {
+    for rows_max in 1..8 {
+        let base = new_base(&MemoryDisk::new());
+        base.flush(&part(1, -1, (2..8).map(|main| put("k", main, "v")).collect()), Garbage::Drop).unwrap();
+        while base.swept() < Revision(7) {
+            base.sweep(Revision(7), rows_max).unwrap();
+        }
+        let left: Vec<i64> = versions(&base.snapshot().unwrap()).into_iter().map(|(_, at)| at.main.0).collect();
+        assert_eq!(left, [7], "{rows_max} rows a step");
+    }
+}
+
+#[test]
 #[ignore = "a measurement: takes minutes and gigabytes of memory"]
 fn a_sweep_of_a_million_revisions() {
     for live in [100_000, 10_000_000] {

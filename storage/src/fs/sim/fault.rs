@@ -56,6 +56,7 @@ pub enum FaultKind {
 pub struct Fault {
     kind: FaultKind,
     left: u64,
+    lasting: bool,
     op: Option<Op>,
     file: Option<String>,
 }
@@ -63,7 +64,17 @@ pub struct Fault {
 impl Fault {
     /// The `nth` matching operation from now on fails, 1 being the next.
     pub fn new(kind: FaultKind, nth: u64) -> Fault {
-        Fault { kind, left: nth, op: None, file: None }
+        Fault { kind, left: nth, lasting: false, op: None, file: None }
+    }
+
+    /// All that match after it fail as well.
+    pub fn lasting(self) -> Fault {
+        Fault { lasting: true, ..self }
+    }
+
+    /// True once it struck.
+    pub(super) fn has_struck(&self) -> bool {
+        self.left == 0
     }
 
     /// Only operations of this kind count.
@@ -81,7 +92,7 @@ impl Fault {
         let matches = self.op.is_none_or(|wanted| wanted == op)
             && self.file.as_ref().is_none_or(|name| path.ends_with(name.as_str()));
         if !matches || self.left == 0 {
-            return None;
+            return (matches && self.lasting).then_some(self.kind);
         }
         self.left -= 1;
         (self.left == 0).then_some(self.kind)

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::fs::sim::fault::{self, FaultKind, Op};
 use crate::fs::sim::node::Node;
 use crate::fs::sim::state::{NodeRef, State, locked};
+use crate::fs::sim::tape::Deed;
 use crate::fs::{File, HeldLock};
 
 pub(super) struct SimFile {
@@ -45,12 +46,14 @@ impl Drop for SimLock {
 
 impl SimFile {
     /// Runs a change under both locks, after its fault and its room were looked at.
-    fn change(&self, op: Op, offset: u64, len: u64, apply: impl FnOnce(&mut Node)) -> io::Result<()> {
+    fn change(&self, op: Op, (offset, len): (u64, u64), deed: Deed, apply: impl FnOnce(&mut Node)) -> io::Result<()> {
         let mut state = locked(&self.state);
         state.begin(op, &self.path, 0)?;
         self.writable()?;
         self.require_room(&state, offset, len)?;
-        apply(&mut locked(&self.node));
+        let mut node = locked(&self.node);
+        apply(&mut node);
+        state.record(&self.path, node.id, || deed);
         Ok(())
     }
 
@@ -94,19 +97,22 @@ impl File for SimFile {
             // A kernel stops between blocks, never within one.
             let end = (offset + state.random.below(len + 1)) / 512 * 512;
             let taken = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
-            locked(&self.node).write(offset, data.get(..taken).unwrap_or(data));
+            locked(&self.node).write(offset, &data.get(..taken).unwrap_or(data).into());
             return Err(fault::error_of(FaultKind::Partial));
         }
-        locked(&self.node).write(offset, data);
+        let (data, mut node) = (data.into(), locked(&self.node));
+        node.write(offset, &data);
+        state.record(&self.path, node.id, || Deed::Write(offset, data));
         Ok(())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.change(Op::SetLen, 0, 0, |node| node.set_len(len))
+        self.change(Op::SetLen, (0, 0), Deed::SetLen(len), |node| node.set_len(len))
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.change(Op::Allocate, offset, len, |node| node.allocate(offset, len))
+        let deed = Deed::Allocate(offset, len);
+        self.change(Op::Allocate, (offset, len), deed, |node| node.allocate(offset, len))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -116,7 +122,9 @@ impl File for SimFile {
             locked(&self.node).lose_part(&mut state.random);
             return Err(fault::error_of(FaultKind::Partial));
         }
-        locked(&self.node).sync();
+        let mut node = locked(&self.node);
+        node.sync();
+        state.record(&self.path, node.id, || Deed::Sync);
         Ok(())
     }
 

@@ -28,6 +28,7 @@ mod image;
 mod node;
 mod prng;
 mod state;
+mod tape;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,6 +39,7 @@ use std::sync::{Arc, Mutex};
 pub use fault::{Counts, Fault, FaultKind, Op};
 pub use node::CrashStyle;
 pub use prng::Prng;
+pub use tape::{Deed, Player, Step, Tape};
 
 use crate::fs::sim::file::{SimFile, SimLock};
 use crate::fs::sim::state::{State, locked, parent};
@@ -96,7 +98,12 @@ impl SimFs {
         locked(&self.state).faults.push(fault);
     }
 
-    /// Takes back every fault that did not strike yet.
+    /// True if one of the faults struck.
+    pub fn has_failed(&self) -> bool {
+        locked(&self.state).faults.iter().any(Fault::has_struck)
+    }
+
+    /// Takes back every fault.
     pub fn clear_faults(&self) {
         locked(&self.state).faults.clear();
     }
@@ -121,6 +128,28 @@ impl SimFs {
         let mut state = locked(&self.state);
         state.counts.clear();
         state.total = Counts::default();
+    }
+
+    /// Records from now on what is done.
+    pub fn record(&self) {
+        let mut state = locked(&self.state);
+        let start = state.restarted();
+        state.tape = Some(Box::new(Tape::new(start)));
+    }
+
+    /// Puts a mark on the tape.
+    pub fn mark(&self, number: u64) {
+        locked(&self.state).record(Path::new(""), 0, || Deed::Mark(number));
+    }
+
+    /// How many steps were recorded.
+    pub fn tape_len(&self) -> usize {
+        locked(&self.state).tape.as_ref().map_or(0, |tape| tape.steps().len())
+    }
+
+    /// Ends the recording and takes it; `None` if there is none.
+    pub fn take_tape(&self) -> Option<Tape> {
+        locked(&self.state).tape.take().map(|tape| *tape)
     }
 
     /// The paths of all files, sorted.
@@ -167,8 +196,8 @@ impl FileSystem for SimFs {
         if state.names.contains_key(path) {
             return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{} is a file", path.display())));
         }
-        let missing = path.ancestors().filter(|dir| parent(dir) != *dir && !dir.as_os_str().is_empty());
-        state.dirs.extend(missing.map(Path::to_owned));
+        state.add_dirs(path);
+        state.record(path, 0, || Deed::CreateDir);
         Ok(())
     }
 
@@ -209,19 +238,25 @@ impl FileSystem for SimFs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = locked(&self.state);
         state.begin(Op::Rename, to, 0)?;
-        state.rename(from, to)
+        state.rename(from, to)?;
+        state.record(to, 0, || Deed::Rename(from.to_owned()));
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = locked(&self.state);
         state.begin(Op::Remove, path, 0)?;
-        state.unlink(path)
+        state.unlink(path)?;
+        state.record(path, 0, || Deed::Remove);
+        Ok(())
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = locked(&self.state);
         state.begin(Op::SyncDir, path, 0)?;
-        state.sync_dir(path)
+        state.sync_dir(path)?;
+        state.record(path, 0, || Deed::SyncDir);
+        Ok(())
     }
 
     fn lock(&self, path: &Path, note: &str) -> io::Result<Box<dyn HeldLock>> {
@@ -233,7 +268,7 @@ impl FileSystem for SimFs {
         let node = if state.names.contains_key(path) { state.node(path)? } else { state.link(path)? };
         let mut node = locked(&node);
         node.set_len(0);
-        node.write(0, note.as_bytes());
+        node.write(0, &note.as_bytes().into());
         state.locks.insert(path.to_owned(), note.to_owned());
         Ok(Box::new(SimLock { state: self.state.clone(), path: path.to_owned() }))
     }

@@ -16,6 +16,8 @@ pub enum CrashStyle {
     Sectors,
     /// A random part of the 4-KiB pages, lengths, names.
     Pages,
+    /// Like `Sectors`, but of the first sector of a file, where its header is, a random part of the single bytes.
+    HeaderBytes,
 }
 
 /// A change that was not synced yet.
@@ -27,21 +29,27 @@ enum Unsynced {
 }
 
 /// A file's two states.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
+    /// Tells files apart, whatever their names.
+    pub(super) id: u64,
     live: Image,
     durable: Image,
     unsynced: Vec<Unsynced>,
 }
 
 impl Node {
+    pub(super) fn new(id: u64) -> Node {
+        Node { id, live: Image::default(), durable: Image::default(), unsynced: Vec::new() }
+    }
+
     pub(super) fn live(&self) -> &Image {
         &self.live
     }
 
-    pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
+    pub(super) fn write(&mut self, offset: u64, data: &Arc<[u8]>) {
         self.live.write(offset, data);
-        self.unsynced.push(Unsynced::Write(offset, data.into()));
+        self.unsynced.push(Unsynced::Write(offset, data.clone()));
     }
 
     pub(super) fn set_len(&mut self, len: u64) {
@@ -78,13 +86,13 @@ impl Node {
         let image = match style {
             CrashStyle::KeepNone => self.durable.clone(),
             CrashStyle::KeepAll => self.live.clone(),
-            CrashStyle::Sectors | CrashStyle::Pages => {
+            CrashStyle::Sectors | CrashStyle::Pages | CrashStyle::HeaderBytes => {
                 let mut image = self.durable.clone();
                 apply_part(&mut image, &self.unsynced, style, random);
                 image
             }
         };
-        Node { live: image.clone(), durable: image, unsynced: Vec::new() }
+        Node { id: self.id, live: image.clone(), durable: image, unsynced: Vec::new() }
     }
 
     /// Changes a stretch behind everyone's back, in memory and on the disk.
@@ -97,10 +105,14 @@ impl Node {
 fn apply_part(image: &mut Image, changes: &[Unsynced], style: CrashStyle, random: &mut Prng) {
     // Files fare differently: of one nearly all reaches the disk, of another nearly nothing.
     let percent = [0, 10, 50, 50, 90, 100].get(pick(random, 6)).copied().unwrap_or(50);
-    let sector: u64 = if style == CrashStyle::Pages { 4096 } else { 512 };
+    let sector = |at: u64| match style {
+        CrashStyle::Pages => 4096,
+        CrashStyle::HeaderBytes if at < 512 => 1,
+        _ => 512,
+    };
     for change in changes {
         match change {
-            Unsynced::Write(offset, data) => write_part(image, *offset, data, sector, percent, random),
+            Unsynced::Write(offset, data) => write_part(image, *offset, data, &sector, percent, random),
             Unsynced::SetLen(len) if random.chance(percent) => image.set_len(*len),
             Unsynced::Allocate(offset, len) if random.chance(percent) => image.allocate(*offset, *len),
             Unsynced::SetLen(_) | Unsynced::Allocate(..) => {}
@@ -108,7 +120,14 @@ fn apply_part(image: &mut Image, changes: &[Unsynced], style: CrashStyle, random
     }
 }
 
-fn write_part(image: &mut Image, offset: u64, data: &[u8], sector: u64, percent: u64, random: &mut Prng) {
+fn write_part(
+    image: &mut Image,
+    offset: u64,
+    data: &[u8],
+    sector: &impl Fn(u64) -> u64,
+    percent: u64,
+    random: &mut Prng,
+) {
     let end = offset + data.len() as u64;
     // The new length may reach the disk before, with or without the bytes.
     if end > image.len && random.chance(percent) {
@@ -117,7 +136,7 @@ fn write_part(image: &mut Image, offset: u64, data: &[u8], sector: u64, percent:
     let mut at = offset;
     let mut rest = data;
     while !rest.is_empty() {
-        let room = usize::try_from(sector - at % sector).unwrap_or(usize::MAX);
+        let room = usize::try_from(sector(at) - at % sector(at)).unwrap_or(usize::MAX);
         let (now, later) = rest.split_at(room.min(rest.len()));
         if random.chance(percent) {
             image.write(at, now);

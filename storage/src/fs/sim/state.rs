@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::fs::sim::fault::{self, Counts, Fault, FaultKind, Op};
 use crate::fs::sim::node::{CrashStyle, Node};
 use crate::fs::sim::prng::Prng;
+use crate::fs::sim::tape::{Deed, Tape};
 
 pub(super) type NodeRef = Arc<Mutex<Node>>;
 type Names = BTreeMap<PathBuf, NodeRef>;
@@ -34,6 +35,10 @@ pub(super) struct State {
     pub(super) total: Counts,
     /// Decides what a partial fault leaves.
     pub(super) random: Prng,
+    /// The number of the file made last.
+    last_node: u64,
+    /// What is done is recorded here, if it is.
+    pub(super) tape: Option<Box<Tape>>,
 }
 
 impl State {
@@ -50,6 +55,15 @@ impl State {
             counts: BTreeMap::new(),
             total: Counts::default(),
             random: Prng::new(seed),
+            last_node: 0,
+            tape: None,
+        }
+    }
+
+    /// Puts what was done on the tape, if there is one.
+    pub(super) fn record(&mut self, path: &Path, node: u64, deed: impl FnOnce() -> Deed) {
+        if let Some(tape) = &mut self.tape {
+            tape.push(deed(), path, node);
         }
     }
 
@@ -86,10 +100,34 @@ impl State {
             return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{} exists", path.display())));
         }
         self.require_dir(parent(path))?;
-        let node = NodeRef::default();
+        let id = self.last_node + 1;
+        let node = self.insert(path, id);
+        self.record(path, id, || Deed::Create);
+        Ok(node)
+    }
+
+    /// Makes a file of that number.
+    pub(super) fn insert(&mut self, path: &Path, id: u64) -> NodeRef {
+        self.last_node = self.last_node.max(id);
+        let node = Arc::new(Mutex::new(Node::new(id)));
         self.names.insert(path.to_owned(), node.clone());
         self.unsynced.push(NameChange::Link(path.to_owned(), node.clone()));
-        Ok(node)
+        node
+    }
+
+    /// Makes a directory and those above it.
+    pub(super) fn add_dirs(&mut self, path: &Path) {
+        let missing = path.ancestors().filter(|dir| parent(dir) != *dir && !dir.as_os_str().is_empty());
+        self.dirs.extend(missing.map(Path::to_owned));
+    }
+
+    /// Every file that has a name, had one, or would have one again after a cut.
+    pub(super) fn nodes(&self) -> Vec<NodeRef> {
+        let unsynced = self.unsynced.iter().filter_map(|change| match change {
+            NameChange::Link(_, node) | NameChange::Rename(_, _, node) => Some(node),
+            NameChange::Unlink(_) => None,
+        });
+        self.names.values().chain(self.durable_names.values()).chain(unsynced).cloned().collect()
     }
 
     pub(super) fn unlink(&mut self, path: &Path) -> io::Result<()> {
@@ -134,7 +172,7 @@ impl State {
         let names = match style {
             CrashStyle::KeepNone => self.durable_names.clone(),
             CrashStyle::KeepAll => self.names.clone(),
-            CrashStyle::Sectors | CrashStyle::Pages => {
+            CrashStyle::Sectors | CrashStyle::Pages | CrashStyle::HeaderBytes => {
                 let mut names = self.durable_names.clone();
                 let kept = self.unsynced.iter().filter(|_| random.chance(50));
                 kept.for_each(|change| change.apply(&mut names));
@@ -147,6 +185,7 @@ impl State {
             after.names.insert(path, Arc::new(Mutex::new(node)));
         }
         after.durable_names = after.names.clone();
+        after.last_node = self.last_node;
         after
     }
 
@@ -160,6 +199,7 @@ impl State {
         after.names = self.names.iter().map(|(path, node)| (path.clone(), copy(node))).collect();
         after.durable_names = self.durable_names.iter().map(|(path, node)| (path.clone(), copy(node))).collect();
         after.unsynced = self.unsynced.iter().map(|change| change.with_node(&mut copy)).collect();
+        after.last_node = self.last_node;
         after
     }
 }

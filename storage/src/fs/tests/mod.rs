@@ -3,3 +3,4 @@
 
 mod both;
 mod sim;
+mod tape;

@@ -25,8 +25,8 @@ impl LocalLog {
         digest: Digest,
     ) -> Result<LocalLog, Error> {
         fs.create_dir(dir).map_err(|error| error_at("creating", dir, &error))?;
-        remove_leftover(&*fs, dir, first)?;
         let header = Header { log: id, first, digest, len: rounded(segment_bytes) };
+        remove_leftover(&*fs, dir, header)?;
         let segment = segment::create(&*fs, dir, header).map_err(|none| match none {
             NoSegment::Full => Error::NoSpace,
             NoSegment::Failed(error) => error,
@@ -37,13 +37,14 @@ impl LocalLog {
 }
 
 /// Removes what a creation that was cut short left: one segment of that name without frames. Anything else is refused.
-fn remove_leftover(fs: &dyn FileSystem, dir: &Path, first: Position) -> Result<(), Error> {
+fn remove_leftover(fs: &dyn FileSystem, dir: &Path, header: Header) -> Result<(), Error> {
+    let first = header.first;
     let found = recover::list(fs, dir)?;
     if found.is_empty() {
         return Ok(());
     }
     let path = dir.join(segment::name(first));
-    if found != [first] || !recover::is_without_frames(fs, &path)? {
+    if found != [first] || !recover::is_without_frames(fs, &path, header)? {
         let reason = format!("it holds a log already, with segments from position {}", found.first().unwrap_or(&first));
         return Err(Error::Io { doing: format!("creating a log in {}", dir.display()), reason });
     }

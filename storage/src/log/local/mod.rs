@@ -139,7 +139,8 @@ impl LocalLog {
         let len = self.segment_bytes.max(rounded(FRAMES_AT + need));
         // One without frames has the name that a new one would get.
         let made = if self.active().header.first == end {
-            self.active().enlarge(len)
+            let header = Header { len, ..self.active().header };
+            segment::replace(&*self.fs, &self.dir, header).map(|segment| *self.active() = segment)
         } else {
             let header = Header { log: self.id, first: end, digest, len };
             segment::create(&*self.fs, &self.dir, header).map(|segment| {

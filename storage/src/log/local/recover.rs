@@ -50,16 +50,20 @@ pub(super) fn inspect(fs: &dyn FileSystem, dir: &Path, log: LogId) -> Result<Pla
     Ok(walk.plan(segments, cut, unfinished))
 }
 
-/// The segments with a header, and the newest file if it has none yet.
+/// The segments with a header, and the newest file if its header was not written, or not whole.
 fn find(fs: &dyn FileSystem, dir: &Path, log: LogId) -> Result<(Vec<Segment>, Option<PathBuf>), Error> {
     let firsts = list(fs, dir)?;
     let mut segments = Vec::new();
     for first in &firsts {
         let path = dir.join(segment::name(*first));
+        let newest = firsts.last() == Some(first);
         match open_segment(fs, &path, *first, log)? {
-            Some(segment) => segments.push(segment),
-            None if firsts.last() == Some(first) => return Ok((segments, Some(path))),
-            None => return Err(Error::corrupt(place(&path, 0), "no header, but a newer segment follows")),
+            Found::Segment(segment) => segments.push(segment),
+            // With nothing before it, nothing tells what its header was to be.
+            Found::Damaged(_) | Found::Blank if newest && !segments.is_empty() => return Ok((segments, Some(path))),
+            Found::Blank if newest => return Ok((segments, Some(path))),
+            Found::Blank => return Err(Error::corrupt(place(&path, 0), "no header, but a newer segment follows")),
+            Found::Damaged(reason) => return Err(Error::corrupt(place(&path, 0), reason)),
         }
     }
     Ok((segments, None))
@@ -74,27 +78,36 @@ pub(super) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<Position>, Err
     Ok(firsts)
 }
 
-/// True for a segment file that holds nothing after its header, if it has one.
-pub(super) fn is_without_frames(fs: &dyn FileSystem, path: &Path) -> Result<bool, Error> {
+/// True for a segment file that holds nothing after its header, if it has one, or a part of the one it was to have.
+pub(super) fn is_without_frames(fs: &dyn FileSystem, path: &Path, intended: Header) -> Result<bool, Error> {
     let file = fs.open(path, OpenMode::Read).map_err(|error| error_at("opening", path, &error))?;
     let mut window = Window::new(file, path)?;
-    let header = window.get(0, super::sectors::SECTOR)?.map(Header::decode);
-    let harmless = matches!(header, None | Some(HeaderSector::Blank | HeaderSector::Valid(_)));
+    let intended = Header { len: window.len, ..intended };
+    let harmless = window.get(0, super::sectors::SECTOR)?.is_none_or(|sector| {
+        matches!(Header::decode(sector), HeaderSector::Blank | HeaderSector::Valid(_)) || intended.may_have_left(sector)
+    });
     Ok(harmless && window.first_written(super::sectors::SECTOR_BYTES)?.is_none())
 }
 
-/// The segment at `path`; `None` if its header was not written.
-fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -> Result<Option<Segment>, Error> {
+/// What a segment file is, by its header.
+enum Found {
+    Segment(Segment),
+    Blank,
+    Damaged(String),
+}
+
+/// The segment at `path`.
+fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -> Result<Found, Error> {
     let file = fs.open(path, OpenMode::ReadWrite).map_err(|error| error_at("opening", path, &error))?;
     let mut window = Window::new(file.clone(), path)?;
     let header = match window.get(0, super::sectors::SECTOR)?.map(Header::decode) {
-        None | Some(HeaderSector::Blank) => return Ok(None),
+        None | Some(HeaderSector::Blank) => return Ok(Found::Blank),
         Some(HeaderSector::Valid(header)) => header,
         Some(HeaderSector::Newer(format)) => {
             let reason = format!("{} has format {format}, this version reads up to {FORMAT}", path.display());
             return Err(Error::LogMismatch { position: first, reason });
         }
-        Some(HeaderSector::Damaged(reason)) => return Err(Error::corrupt(place(path, 0), reason)),
+        Some(HeaderSector::Damaged(reason)) => return Ok(Found::Damaged(reason)),
     };
     if header.log != log {
         let reason = format!("{} belongs to log {}, expected {log}", path.display(), header.log);
@@ -103,7 +116,7 @@ fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -
     if header.first != first {
         return Err(Error::corrupt(place(path, 0), format!("the header says position {}", header.first)));
     }
-    Ok(Some(Segment { header, path: path.to_owned(), file }))
+    Ok(Found::Segment(Segment { header, path: path.to_owned(), file }))
 }
 
 impl Walk {
@@ -174,7 +187,7 @@ impl Walk {
         }
     }
 
-    /// An unfinished segment is all zero, and named after the next position: nothing was begun after it.
+    /// An unfinished segment is all zero but for a part of its header, and named after the next position: nothing was begun after it.
     fn unfinished(&mut self, fs: &dyn FileSystem, path: &Path, torn: bool) -> Result<(), Error> {
         let damaged = |offset, reason: &str| Err(Error::corrupt(place(path, offset), reason));
         let file = fs.open(path, OpenMode::Read).map_err(|error| error_at("opening", path, &error))?;
@@ -183,7 +196,9 @@ impl Walk {
             return damaged(len, "the file ends within a sector, which no segment ever does");
         }
         let mut window = Window::new(file, path)?;
-        let written = window.first_written(0)?;
+        let header = Header { log: self.log, first: self.position, digest: self.digest, len };
+        let torn_header = window.get(0, super::sectors::SECTOR)?.is_none_or(|sector| header.may_have_left(sector));
+        let written = window.first_written(if torn_header { super::sectors::SECTOR_BYTES } else { 0 })?;
         self.bytes_read += window.bytes_read;
         if let Some(offset) = written {
             return damaged(offset, "the segment has no header, but something was written to it");

@@ -100,6 +100,11 @@ impl Header {
         *bytes.first_chunk().expect("it was given that length")
     }
 
+    /// True for what is left if only some bytes of this header were written, over zeros.
+    pub(super) fn may_have_left(&self, sector: &[u8]) -> bool {
+        sector.iter().zip(&self.encode()).all(|(found, written)| *found == 0 || found == written)
+    }
+
     pub(super) fn decode(sector: &[u8]) -> HeaderSector {
         if is_zero(sector) {
             return HeaderSector::Blank;
@@ -133,10 +138,27 @@ fn decode(sector: &[u8]) -> Option<HeaderSector> {
     Some(HeaderSector::Valid(Header { log, first, digest: Digest(rest.take()?), len: rest.take_u64()? }))
 }
 
-/// Makes a segment: allocated, its header and its name durable. A crash in between leaves a file of zeros, which the next
-/// start removes, or a whole segment without frames.
+/// Makes a segment: allocated, its header and its name durable. A crash in between leaves a file of zeros, or with a part of its header,
+/// which the next start removes, or a whole segment without frames.
 pub(super) fn create(fs: &dyn FileSystem, dir: &Path, header: Header) -> Result<Segment, NoSegment> {
+    make(fs, dir, header, dir.join(name(header.first)))
+}
+
+/// Makes a segment of another length in place of one without frames. It is made under another name: so a header is only ever written
+/// where none was, and a crash leaves the one or the other.
+pub(super) fn replace(fs: &dyn FileSystem, dir: &Path, header: Header) -> Result<Segment, NoSegment> {
     let path = dir.join(name(header.first));
+    let temporary = path.with_extension("new");
+    let error = |error| failed("replacing", &path, &error);
+    if fs.metadata(&temporary).map_err(error)?.is_some() {
+        fs.remove(&temporary).map_err(error)?;
+    }
+    let segment = make(fs, dir, header, temporary)?;
+    fs.rename(&segment.path, &path).and_then(|()| fs.sync_dir(dir)).map_err(error)?;
+    Ok(Segment { path, ..segment })
+}
+
+fn make(fs: &dyn FileSystem, dir: &Path, header: Header, path: PathBuf) -> Result<Segment, NoSegment> {
     let file = match fs.open(&path, OpenMode::CreateNew) {
         Ok(file) => file,
         Err(error) if is_full(&error) => return Err(NoSegment::Full),
@@ -161,17 +183,6 @@ fn give_up(fs: &dyn FileSystem, dir: &Path, path: &Path) -> Result<Segment, NoSe
 }
 
 impl Segment {
-    /// Gives a segment without frames another length.
-    pub(super) fn enlarge(&mut self, len: u64) -> Result<(), NoSegment> {
-        match self.file.allocate(0, len) {
-            Ok(()) => {}
-            Err(error) if is_full(&error) => return Err(NoSegment::Full),
-            Err(error) => return Err(failed("allocating", &self.path, &error)),
-        }
-        self.header.len = len;
-        self.finish().map_err(NoSegment::Failed)
-    }
-
     /// Makes the allocation durable, and only then the header: a file that is shorter than its header says was cut.
     fn finish(&self) -> Result<(), Error> {
         self.file.sync().map_err(|error| error_at("syncing", &self.path, &error))?;

@@ -8,11 +8,12 @@ use crate::fs::sim::{CrashStyle, Fault, FaultKind, Op};
 use crate::log::{LocalLog, Log};
 use crate::types::Position;
 
-const STYLES: [CrashStyle; 4] = [CrashStyle::KeepNone, CrashStyle::KeepAll, CrashStyle::Sectors, CrashStyle::Pages];
+const STYLES: [CrashStyle; 5] =
+    [CrashStyle::KeepNone, CrashStyle::KeepAll, CrashStyle::Sectors, CrashStyle::Pages, CrashStyle::HeaderBytes];
 
 /// The images that a power cut may leave: one of each exact style, `seeds` of each random one.
 fn images(disk: &SimFs, seeds: u64) -> impl Iterator<Item = SimFs> {
-    let random = |style| matches!(style, CrashStyle::Sectors | CrashStyle::Pages);
+    let random = |style| !matches!(style, CrashStyle::KeepNone | CrashStyle::KeepAll);
     STYLES.into_iter().flat_map(move |style| {
         let seeds = if random(style) { seeds } else { 1 };
         (0..seeds).map(move |seed| disk.crash(style, seed))
