@@ -157,7 +157,7 @@ async fn serve(
     let doors = Doors::new(grpc, join::health(&keyspace));
     tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
-        tokio::spawn(shrink::run(keyspace.clone(), interval, stopped.clone()));
+        tokio::spawn(shrink::run(keyspace.clone(), interval, settings.storage.segment_bytes, stopped.clone()));
     }
     let server = tokio::spawn(edge::serve(listeners, doors, tls, settings.limits, stopped));
     let watched = keyspace.clone();

@@ -136,14 +136,14 @@ impl Directory {
         self.path.join(LOG)
     }
 
-    /// Removes what a rewrite of base left behind.
+    /// Removes what a rewrite of base left behind, and makes the names durable that were found: the process before may have been killed between
+    /// a rename and its sync, and the log is trimmed by what is under the new name.
     pub(crate) fn remove_leftovers(&self) -> Result<(), Error> {
         let path = base::unfinished(&self.base());
         let fail = |error| Error::io(format!("remove {}", path.display()), &error);
-        if self.fs.metadata(&path).map_err(fail)?.is_none() {
-            return Ok(());
+        if self.fs.metadata(&path).map_err(fail)?.is_some() {
+            self.fs.remove(&path).map_err(fail)?;
         }
-        self.fs.remove(&path).map_err(fail)?;
         self.sync()
     }
 

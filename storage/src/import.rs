@@ -109,6 +109,7 @@ impl Import {
     /// Errors: `Corrupt` for a version that cannot be; `NoSpace`, `Io`. After an error the import is to be dropped.
     pub fn add(&mut self, change: Change) -> Result<(), Error> {
         self.check(&change)?;
+        failpoint!(Import, Err);
         self.digest = self.digest.chain(&content(&change));
         self.last = change.at;
         self.report.versions += 1;
@@ -173,6 +174,7 @@ impl Import {
         let (fs, log) = (&self.environment.fs, self.directory.identity.log);
         let log =
             LocalLog::create_at(fs.clone(), &self.directory.log(), log, self.segment_bytes, POSITION.next(), digest)?;
+        failpoint!(ImportFinish, Err);
         self.directory.complete()?;
         self.finished = true;
         let totals = self.base.totals();

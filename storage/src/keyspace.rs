@@ -121,6 +121,7 @@ impl Keyspace {
 
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
+        failpoint!(Read, Err);
         let (view, question) = self.inner.shared.view_for(request)?;
         let known = question.as_ref().and_then(Question::known);
         let reply = RangeReader { known, ..self.reader(&view, request.at) }.range(request);
@@ -133,7 +134,7 @@ impl Keyspace {
     fn reader<'a>(&'a self, view: &'a View, at: At) -> RangeReader<'a> {
         RangeReader {
             sources: &view.sources,
-            at: place(at, RevisionPair::last_of(view.current)),
+            at: place(at, if planted!(DirtyRead) { RevisionPair::MAX } else { RevisionPair::last_of(view.current) }),
             current: view.current,
             counts: Some(&self.inner.shared.counts),
             known: None,

@@ -57,6 +57,9 @@
 //! # }
 //! ```
 
+#[macro_use]
+mod macros;
+
 mod apply;
 mod base;
 mod change;
@@ -64,6 +67,8 @@ mod command;
 mod engine;
 mod env;
 mod error;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
 mod files;
 pub mod fs;
 mod import;

@@ -25,7 +25,7 @@ const COMMIT_BYTES_MIN: usize = 1 << 10;
 
 /// The bytes of rows that go into one commit: what it dirties should fit into the cache with room to spare.
 pub(super) fn commit_bytes(cache_bytes: usize) -> usize {
-    (cache_bytes / 16).clamp(COMMIT_BYTES_MIN, COMMIT_BYTES_MAX)
+    small!((cache_bytes / 16).clamp(COMMIT_BYTES_MIN, COMMIT_BYTES_MAX), 1)
 }
 
 /// Writes a new base. After an error it is of no further use, and the file should be removed.

@@ -17,6 +17,8 @@ pub(super) fn durably<T>(
     txn.set_durability(Durability::Immediate).map_err(redb::Error::from).at("begin")?;
     txn.set_quick_repair(true);
     let done = work(&txn)?;
+    failpoint!(Commit, Err);
     txn.commit().at("commit")?;
+    failpoint!(Committed, Err);
     Ok(done)
 }

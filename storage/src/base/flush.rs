@@ -34,7 +34,7 @@ pub(super) fn scattered_rows_max(part: &PartData) -> usize {
 }
 
 fn drops_max(part: &PartData) -> usize {
-    DROPS_PER_CHANGE * part.changes.len() + DROPS_MIN
+    small!(DROPS_PER_CHANGE * part.changes.len() + DROPS_MIN, 1)
 }
 
 /// Whether versions that nobody can read are dropped on the way.
@@ -54,7 +54,9 @@ pub(super) fn write(
     assert_continues(before, part);
     let mut meta = Meta { applied: part.applied, ..*before };
     let report = write_versions(txn, &mut meta.sums, &mut meta.totals, part, garbage)?;
+    failpoint!(FlushSmall, Err);
     small::write(txn, &mut meta.sums, part)?;
+    failpoint!(FlushMeta, Err);
     meta.write(txn)?;
     Ok((meta, report))
 }
@@ -104,6 +106,7 @@ fn write_versions(
     let Work { index, totals: after, removed, skipped, report, .. } = work;
     *totals = after;
     index.close(sums);
+    failpoint!(FlushHistory, Err);
     write_history(Rows::open(txn, TableId::History, sums)?, sums, part, removed, skipped)?;
     Ok(report)
 }
@@ -172,7 +175,7 @@ impl Work<'_> {
     fn count(&mut self, key: &Bytes, old: Option<Brief>, new: Option<Brief>, plan: &Plan) {
         let bytes = |version: &Brief| key.len() as u64 + version.value_bytes;
         let Totals { live_bytes: live, dead_bytes: dead } = &mut self.totals;
-        if let Some(old) = old.filter(|old| !old.tombstone) {
+        if let Some(old) = old.filter(|old| !old.tombstone && !planted!(TotalsDrift)) {
             *live = live.saturating_sub(bytes(&old));
             *dead += bytes(&old);
         }

@@ -202,7 +202,9 @@ pub(super) fn seal(key: &[u8], fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 /// A row's payload, once its checksum is known to be right.
 pub(super) fn unseal<'a>(table: &'static str, key: &[u8], row: &'a [u8]) -> Result<Reader<'a>, Error> {
     match row.split_first_chunk::<4>() {
-        Some((head, payload)) if u32::from_be_bytes(*head) == checksum(key, payload) => Ok(Reader::new(table, payload)),
+        Some((head, payload)) if u32::from_be_bytes(*head) == checksum(key, payload) || planted!(RowUnchecked) => {
+            Ok(Reader::new(table, payload))
+        }
         Some(_) => Err(Error::corrupt(table, format!("row {} does not match its checksum", Hex(key)))),
         None => Err(Error::corrupt(table, format!("row {} has {} bytes", Hex(key), row.len()))),
     }

@@ -167,6 +167,10 @@ impl Base {
     ///
     /// If the part does not continue what is in base.
     pub(crate) fn flush(&self, part: &PartData, garbage: Garbage) -> Result<FlushReport, Error> {
+        if planted!(MarkBeforeData) {
+            let mark = |before: &Meta| Meta { applied: part.applied, ..*before };
+            self.commit(|txn, before| mark(before).write(txn).map(|()| (*before, ())))?;
+        }
         self.commit(|txn, meta| flush::write(txn, meta, part, garbage))
     }
 

@@ -28,6 +28,8 @@ impl Snapshot {
         }
         let (indexed, stored) = (self.meta.sums.of(TableId::Index).rows, self.meta.sums.of(TableId::History).rows);
         expect_equal("history", "rows as in index", &stored, &indexed)?;
+        let ahead = self.meta.cursor.main > self.meta.applied.revision;
+        expect_equal("meta", "the sweep is ahead of what it sweeps", &ahead, &false)?;
         expect_equal("index", "totals", &self.walk_index()?, &self.meta.totals)
     }
 

@@ -1,6 +1,7 @@
 //! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, and rewrites base when
 //! asked to.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ enum Next {
 /// How long to wait before room is looked for again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Runs until the keyspace ends. A step of the sweep visits so many rows.
-pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize) {
+/// Runs until the keyspace ends. A step of the sweep visits so many rows, at least and at most.
+pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: &RangeInclusive<usize>) {
     let mut shrink = Shrink::default();
     if let Err(error) = serve(shared, ended, sweep_rows, &mut shrink) {
         shared.fail(error);
@@ -37,7 +38,13 @@ pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize) 
     shrink.abandon(shared, Error::Stopped);
 }
 
-fn serve(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize, shrink: &mut Shrink) -> Result<(), Error> {
+fn serve(
+    shared: &Shared,
+    ended: &dyn Fn() -> bool,
+    sweep_rows: &RangeInclusive<usize>,
+    shrink: &mut Shrink,
+) -> Result<(), Error> {
+    let mut rows = *sweep_rows.start();
     loop {
         if shared.queue.is_ending() {
             shrink.abandon(shared, Error::Stopped);
@@ -59,7 +66,7 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize, shrink: &
             Next::Flush(part) => {
                 bring(shared, &part, shrink.garbage()).map(|()| shrink.flushed(part.read().changes.len()))
             }
-            Next::Sweep(compacted) => sweep(shared, compacted, sweep_rows),
+            Next::Sweep(compacted) => sweep(shared, compacted, sweep_rows, &mut rows),
             Next::Begin => {
                 shrink.begin(shared);
                 Ok(())
@@ -102,10 +109,19 @@ impl Next {
 /// One durable commit, then readers get the new base and the part is forgotten: both under the lock that views are taken under. A
 /// crash before the commit replays the part from the log; after it, the log below is no longer needed.
 pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<(), Error> {
+    failpoint!(Reserve, |_| Err(Error::NoSpace));
+    if planted!(PartFromLiveState) {
+        part.write().applied.position = shared.head().position;
+    }
     let (base, data) = (shared.base(), part.read());
     base.reserve(&data)?;
+    failpoint!(Flush, Err);
     base.flush(&data, garbage)?;
     drop(data);
+    if planted!(PartInvisible) {
+        shared.publish_base(|head| head.sources.frozen = None);
+    }
+    failpoint!(FlushPublish, Err);
     publish(shared, |head| head.sources.frozen = None)?;
     shared.queue.poke();
     Ok(())
@@ -113,13 +129,28 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 
 /// One bounded step, then a rest as long as the step took. A crash leaves the cursor of the step before or of this one; what a replayed
 /// log says about compaction is the same or less, and the state never depends on what the sweep drops.
-fn sweep(shared: &Shared, compacted: Revision, rows: usize) -> Result<(), Error> {
+fn sweep(shared: &Shared, compacted: Revision, within: &RangeInclusive<usize>, rows: &mut usize) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
-    base.reserve_sweep(rows)?;
-    base.sweep(compacted, rows)?;
+    failpoint!(Sweep, Err);
+    if let Err(error) = base.reserve_sweep(*rows) {
+        // Where room is scarce a small step may fit.
+        *rows = *within.start();
+        if error != Error::NoSpace {
+            return Err(error);
+        }
+        base.reserve_sweep(*rows)?;
+    }
+    base.sweep(compacted, *rows)?;
     publish(shared, |_| {})?;
+    *rows = next_rows(*rows, within, shared.head().sources.frozen.is_some());
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())
+}
+
+/// A step that a part had to wait for is followed by one half as large, any other by one twice as large.
+fn next_rows(rows: usize, within: &RangeInclusive<usize>, a_part_waits: bool) -> usize {
+    let next = if a_part_waits { rows / 2 } else { rows * 2 };
+    next.clamp(*within.start(), *within.end())
 }
 
 fn publish(shared: &Shared, and: impl FnOnce(&mut Head)) -> Result<(), Error> {
@@ -131,4 +162,19 @@ fn publish(shared: &Shared, and: impl FnOnce(&mut Head)) -> Result<(), Error> {
         and(head);
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_the_sweep_grow_until_a_part_waits() {
+        let within = 4000..=128_000;
+        assert_eq!(
+            [4000, 64_000, 100_000, 128_000].map(|rows| next_rows(rows, &within, false)),
+            [8000, 128_000, 128_000, 128_000]
+        );
+        assert_eq!([4000, 5000, 128_000].map(|rows| next_rows(rows, &within, true)), [4000, 4000, 64_000]);
+    }
 }

@@ -85,7 +85,7 @@ impl Sources {
             for change in found {
                 merged.entry(change.key.clone()).or_insert(Found::Recent(change));
             }
-            next = earlier(next, horizon);
+            next = earlier(next, horizon.filter(|_| !planted!(HorizonIgnored)));
         }
         // Base is read up to where the parts reach: beyond, a part may hold something newer.
         let end = match (&next, end) {

@@ -67,7 +67,7 @@ impl SnapshotStream {
             hash: Sha256::new(),
             sent: 0,
             expected,
-            block_bytes: BLOCK_BYTES,
+            block_bytes: small!(BLOCK_BYTES, 1),
         }
     }
 
@@ -85,6 +85,7 @@ impl SnapshotStream {
     /// The next piece of the file; `None` at its end. The last piece is the SHA-256 of all others, 32 bytes, and they are a multiple of 512
     /// bytes together. Blocks on the disk. Errors: `Compacted` if the compacted revision passed the snapshot's; `Io`, `Corrupt`.
     pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
+        failpoint!(SnapshotPiece, Err);
         let bytes = match self.stage {
             Stage::Head => {
                 let (cluster, created_ms) = (self.keyspace.status().cluster, self.keyspace.wall_ms());
@@ -100,6 +101,7 @@ impl SnapshotStream {
                 let number = self.take_number();
                 format::leases_block(number, self.leases.get(sent..upto).unwrap_or_default(), &mut self.end)
             }
+            Stage::Leases(_) if planted!(SnapshotTooNew) => self.changes_below(RevisionPair::MAX)?,
             Stage::Leases(_) => self.changes_below(RevisionPair { main: self.revision.next(), sub: 0 })?,
             Stage::Changes(below) => self.changes_below(below)?,
             Stage::Hash => {

@@ -46,17 +46,21 @@ struct Server {
 
 /// Serves everything at an address, in the clear.
 async fn start(address: Address, limits: Limits) -> Server {
-    start_all(&[address], limits).await
+    start_at(plain(address), routes(), None, limits).await
 }
 
-/// The same on several addresses, of which the last is the one that it names.
-async fn start_all(addresses: &[Address], limits: Limits) -> Server {
+/// What a server without a keyspace answers: its health.
+fn routes() -> Router {
     let (_, service) = health_reporter();
-    let endpoints: Vec<_> = addresses.iter().cloned().map(plain).collect();
-    start_at(&endpoints, Routes::new(service).into_axum_router(), None, limits).await
+    Routes::new(service).into_axum_router()
 }
 
-async fn start_at(endpoints: &[Endpoint], routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+async fn start_at(endpoint: Endpoint, routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+    start_all(&[endpoint], routes, tls, limits).await
+}
+
+/// A server on several endpoints, of which the last is the one that it names.
+async fn start_all(endpoints: &[Endpoint], routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
     let listeners = bind(endpoints).await.expect("free addresses");
     let address = listeners.last().expect("a listener").endpoint().address.clone();
     let grpc = Grpc { routes, methods: METHODS, message_bytes_max: limits.message_bytes_max };

@@ -31,7 +31,7 @@ async fn start_tls(address: Address, dir: &Path, clients: Option<ClientCertifica
     let tls = Tls::load(TlsSettings { clients, ..settings(dir) }).expect("right files");
     let endpoint = Endpoint { address, tls: true, serves: Serves::Everything };
     let routes = Router::new().route("/grpc.health.v1.Health/Check", post(who));
-    start_at(&[endpoint], routes, Some(Arc::new(tls)), limits).await
+    start_at(endpoint, routes, Some(Arc::new(tls)), limits).await
 }
 
 async fn shake(address: &Address, config: impl Into<Arc<ClientConfig>>) -> std::io::Result<TlsStream<Box<dyn Stream>>> {

@@ -20,6 +20,7 @@ mod model;
 mod refusals;
 mod rewrite;
 mod sweeping;
+mod written;
 
 use disk::MemoryDisk;
 

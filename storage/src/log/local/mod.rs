@@ -137,6 +137,7 @@ impl LocalLog {
             return Ok(());
         }
         let len = self.segment_bytes.max(rounded(FRAMES_AT + need));
+        failpoint!(Segment, |error| self.fail(error).map_err(AppendError::Final));
         // One without frames has the name that a new one would get.
         let made = if self.active().header.first == end {
             let header = Header { len, ..self.active().header };
@@ -193,14 +194,21 @@ impl Log for LocalLog {
         if frame.len() > MAX_FRAME_LEN {
             return Err(AppendError::TooLarge { size: frame.len(), limit: MAX_FRAME_LEN });
         }
+        if planted!(AckBeforeSync) {
+            drop(self.active().file.sync());
+        }
         let need = sectors::stretch(frame.len()) as u64;
         self.make_room(need, digest)?;
         let position = self.end;
         sectors::spread(frame.stamp(self.id, position), &mut self.sectors);
         let touched = self.zeros_ahead(need);
         let offset = self.offset;
+        failpoint!(Write, |error| self.fail(error).map_err(AppendError::Final));
         let segment = self.segments.last().expect("a log has one segment at least");
-        let written = segment.file.write_at(offset, &self.sectors).and_then(|()| segment.file.sync());
+        let sync = || if planted!(AckBeforeSync | SkipSync) { Ok(()) } else { segment.file.sync() };
+        let written = segment.file.write_at(offset, &self.sectors);
+        failpoint!(Sync, |error| self.fail(error).map_err(AppendError::Final));
+        let written = written.and_then(|()| sync());
         if let Err(error) = written {
             let error = error_at("appending to", &segment.path, &error);
             return self.fail(error).map_err(AppendError::Final);
@@ -208,6 +216,7 @@ impl Log for LocalLog {
         self.touched = touched;
         self.offset += need;
         self.end = position.next();
+        failpoint!(Durable);
         Ok(position)
     }
 
@@ -222,7 +231,9 @@ impl Log for LocalLog {
             && second.header.first <= below
         {
             // The directory is synced each time: a newer segment that is gone before an older one would be a gap.
-            let gone = self.fs.remove(&oldest.path).and_then(|()| self.fs.sync_dir(&self.dir));
+            let gone = self.fs.remove(&oldest.path);
+            failpoint!(TrimSync, |error| self.fail(error));
+            let gone = gone.and_then(|()| self.fs.sync_dir(&self.dir));
             if let Err(error) = gone {
                 let error = error_at("removing", &oldest.path, &error);
                 return self.fail(error);
