@@ -24,6 +24,7 @@ mod logging;
 mod notice;
 mod pb;
 mod run;
+mod scrub;
 mod service_set;
 mod services;
 mod shrink;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use compaction::Progress;
 use storage::{Environment, Keyspace, SystemClock, SystemEntropy};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -16,6 +17,7 @@ use crate::edge::{self, Doors, Grpc, Listener, Tls, TlsSettings};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
 use crate::logging;
+use crate::scrub;
 use crate::shrink;
 use crate::signals::{Signal, Signals};
 
@@ -137,6 +139,9 @@ fn announce(settings: &Settings, listeners: &[Listener], keyspace: &Keyspace) {
     info!(path = %settings.data_dir.display(), created, size_bytes = status.size_bytes, "data directory");
     let (frames_replayed, bytes_read) = (status.opened.frames_replayed, status.opened.bytes_read);
     info!(revision = %status.revision, compacted = %status.compacted, frames_replayed, bytes_read, "recovered");
+    for error in &status.opened.damage {
+        warn!(%error, "the log is damaged where it is not needed any more: the database file has what was there");
+    }
     for endpoint in listeners.iter().map(Listener::endpoint) {
         info!(address = %endpoint, serves = %endpoint.serves, "listening");
     }
@@ -155,9 +160,13 @@ async fn serve(
     let message_bytes_max = settings.limits.message_bytes_max;
     let grpc = Grpc { routes: api.grpc.clone(), methods: api.methods, message_bytes_max };
     let doors = Doors::new(grpc, join::health(&keyspace));
-    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
+    let (progress, _) = watch::channel(Progress::default());
+    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, progress, stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
         tokio::spawn(shrink::run(keyspace.clone(), interval, settings.storage.segment_bytes, stopped.clone()));
+    }
+    if let Some(interval) = settings.scrub_interval {
+        tokio::spawn(scrub::run(keyspace.clone(), interval, stopped.clone()));
     }
     let server = tokio::spawn(edge::serve(listeners, doors, tls, settings.limits, stopped));
     let watched = keyspace.clone();

@@ -216,20 +216,13 @@ impl Keyspace {
         self.inner.shared.view().sources.revision_at(time_ms)
     }
 
-    /// Walks all of base and compares every row with its checksum, every table with its totals, index with history, and attached keys with leases. Costs about a
-    /// read of the whole file. Errors: `Corrupt`, saying which table; `Io`.
-    pub fn verify(&self) -> Result<(), Error> {
-        let base = self.inner.shared.view().sources.base;
-        base.verify()?;
-        base.verify_lease_keys()
-    }
-
     /// What operators ask first.
     pub fn status(&self) -> Status {
         let head = self.inner.shared.head();
         Status {
             revision: head.revision,
             compacted: head.compacted,
+            swept: head.swept,
             applied: head.position,
             digest: head.digest,
             size_bytes: head.base_bytes + head.log_bytes,
@@ -239,7 +232,7 @@ impl Keyspace {
             member: self.inner.identity.member,
             cluster: self.inner.identity.cluster,
             alarms: head.alarms.clone(),
-            opened: self.inner.opened,
+            opened: self.inner.opened.clone(),
         }
     }
 

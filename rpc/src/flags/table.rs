@@ -112,6 +112,8 @@ pub(super) const EFFECTIVE: &[Flag] = &[
     flag(MEMORY, "segment-bytes", Kind::Count, "BYTES", "", "Size of a log segment [default: 16 MiB]"),
     flag(MEMORY, "shrink-interval", Kind::Duration, "DURATION", "10s",
         "How often to see whether rewriting the database file is worth it; 0 means only when asked"),
+    flag(MEMORY, "scrub-interval", Kind::Duration, "DURATION", "24h",
+        "How often everything on the disk is read again, slowly, to find damage; 0 means never"),
 ];
 
 /// Older names under which etcd knew a flag that has an effect.

@@ -103,6 +103,8 @@ const EFFECTS: &[(&str, &str)] = &[
     ("--segment-bytes=14", "segment_bytes: 14"),
     ("--shrink-interval=1m", "shrink_interval: Some(60s)"),
     ("--shrink-interval=0", "shrink_interval: None"),
+    ("--scrub-interval=1m", "scrub_interval: Some(60s)"),
+    ("--scrub-interval=0", "scrub_interval: None"),
 ];
 
 #[test]

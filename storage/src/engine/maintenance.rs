@@ -1,11 +1,12 @@
-//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, and rewrites base when
-//! asked to.
+//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, rewrites base and reads it again
+//! when asked to.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Garbage;
+use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::engine::shrink::Shrink;
 use crate::error::Error;
@@ -21,6 +22,8 @@ enum Next {
     Begin,
     /// A step of that.
     Rewrite,
+    /// A step of a scrub.
+    Scrub,
     /// See who still reads from the base before.
     LookAgain,
     End,
@@ -30,9 +33,9 @@ enum Next {
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Runs until the keyspace ends. A step of the sweep visits so many rows, at least and at most.
-pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: &RangeInclusive<usize>) {
+pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, mut scrub: Scrub, sweep_rows: &RangeInclusive<usize>) {
     let mut shrink = Shrink::default();
-    if let Err(error) = serve(shared, ended, sweep_rows, &mut shrink) {
+    if let Err(error) = serve(shared, ended, sweep_rows, &mut shrink, &mut scrub) {
         shared.fail(error);
     }
     shrink.abandon(shared, Error::Stopped);
@@ -43,6 +46,7 @@ fn serve(
     ended: &dyn Fn() -> bool,
     sweep_rows: &RangeInclusive<usize>,
     shrink: &mut Shrink,
+    scrub: &mut Scrub,
 ) -> Result<(), Error> {
     let mut rows = *sweep_rows.start();
     loop {
@@ -54,6 +58,8 @@ fn serve(
             let next = match &head.sources.frozen {
                 _ if ended() || shared.failure().is_some() => return Some(Next::End),
                 Some(part) if !shrink.comes_first() => Some(Next::Flush(part.clone())),
+                _ if shrink.comes_first() => Some(Next::Rewrite),
+                _ if !shared.scrubs.is_empty() => return Some(Next::Scrub),
                 _ if shrink.is_running() => Some(Next::Rewrite),
                 _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
                 _ if shrink.is_due(shared, head) => Some(Next::Begin),
@@ -72,6 +78,7 @@ fn serve(
                 Ok(())
             }
             Next::Rewrite => shrink.step(shared),
+            Next::Scrub => scrub.step(shared),
             Next::LookAgain => Ok(()),
             Next::End => return Ok(()),
         };
@@ -101,7 +108,7 @@ impl Next {
             Next::Flush(_) => Some("flush"),
             Next::Sweep(_) => Some("sweep"),
             Next::Begin | Next::Rewrite => Some("rewrite"),
-            Next::LookAgain | Next::End => None,
+            Next::Scrub | Next::LookAgain | Next::End => None,
         }
     }
 }
