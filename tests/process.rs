@@ -1,5 +1,6 @@
 //! The real binary: killed again and again, stopped in order, refused a start, filled with keys.
 
+mod configured;
 mod machine;
 mod model;
 mod refusing;

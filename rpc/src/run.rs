@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use compaction::Progress;
 use storage::{Environment, Keyspace, SystemClock, SystemEntropy};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -16,6 +17,9 @@ use crate::edge::{self, Doors, Grpc, Listener, Tls, TlsSettings};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
 use crate::logging;
+use crate::metrics::Metrics;
+use crate::pages;
+use crate::scrub;
 use crate::shrink;
 use crate::signals::{Signal, Signals};
 
@@ -137,6 +141,9 @@ fn announce(settings: &Settings, listeners: &[Listener], keyspace: &Keyspace) {
     info!(path = %settings.data_dir.display(), created, size_bytes = status.size_bytes, "data directory");
     let (frames_replayed, bytes_read) = (status.opened.frames_replayed, status.opened.bytes_read);
     info!(revision = %status.revision, compacted = %status.compacted, frames_replayed, bytes_read, "recovered");
+    for error in &status.opened.damage {
+        warn!(%error, "the log is damaged where it is not needed any more: the database file has what was there");
+    }
     for endpoint in listeners.iter().map(Listener::endpoint) {
         info!(address = %endpoint, serves = %endpoint.serves, "listening");
     }
@@ -151,13 +158,25 @@ async fn serve(
     mut signals: Signals,
 ) -> ExitCode {
     let (stop, stopped) = watch::channel(false);
-    let api = join::api(&keyspace, &settings, stopped.clone());
-    let message_bytes_max = settings.limits.message_bytes_max;
-    let grpc = Grpc { routes: api.grpc.clone(), methods: api.methods, message_bytes_max };
-    let doors = Doors::new(grpc, join::health(&keyspace));
-    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
+    let metrics = Arc::new(Metrics::new());
+    let api = join::api(&keyspace, &settings, &metrics, stopped.clone());
+    let (progress, retained) = watch::channel(Progress::default());
+    let subject = join::subject(&keyspace, &settings, &metrics, retained);
+    let grpc = Grpc {
+        routes: api.grpc.clone(),
+        methods: api.methods,
+        message_bytes_max: settings.limits.message_bytes_max,
+        calls: Arc::clone(&metrics.calls),
+    };
+    let doors = Doors::new(grpc, pages::routes(Arc::clone(&subject)), pages::probes(subject));
+    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, progress, stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
-        tokio::spawn(shrink::run(keyspace.clone(), interval, settings.storage.segment_bytes, stopped.clone()));
+        let segment_bytes = settings.storage.segment_bytes;
+        let metrics = Arc::clone(&metrics);
+        tokio::spawn(shrink::run(keyspace.clone(), interval, segment_bytes, metrics, stopped.clone()));
+    }
+    if let Some(interval) = settings.scrub_interval {
+        tokio::spawn(scrub::run(keyspace.clone(), interval, metrics, stopped.clone()));
     }
     let server = tokio::spawn(edge::serve(listeners, doors, tls, settings.limits, stopped));
     let watched = keyspace.clone();

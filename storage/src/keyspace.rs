@@ -116,12 +116,15 @@ impl Keyspace {
     pub fn read_txn(&self, txn: &Txn) -> Result<TxnReply, Error> {
         assert!(txn.is_read_only(), "a transaction of only reads was expected");
         let view = self.inner.shared.view();
-        read_only(&self.reader(&view, At::Latest), view.compacted, txn)
+        let reply = read_only(&self.reader(&view, At::Latest), view.compacted, txn);
+        reply.iter().for_each(|reply| self.inner.shared.meters.ran(reply));
+        reply
     }
 
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
         failpoint!(Read, Err);
+        self.inner.shared.meters.ranges.add(1);
         let (view, question) = self.inner.shared.view_for(request)?;
         let known = question.as_ref().and_then(Question::known);
         let reply = RangeReader { known, ..self.reader(&view, request.at) }.range(request);
@@ -216,20 +219,13 @@ impl Keyspace {
         self.inner.shared.view().sources.revision_at(time_ms)
     }
 
-    /// Walks all of base and compares every row with its checksum, every table with its totals, index with history, and attached keys with leases. Costs about a
-    /// read of the whole file. Errors: `Corrupt`, saying which table; `Io`.
-    pub fn verify(&self) -> Result<(), Error> {
-        let base = self.inner.shared.view().sources.base;
-        base.verify()?;
-        base.verify_lease_keys()
-    }
-
     /// What operators ask first.
     pub fn status(&self) -> Status {
         let head = self.inner.shared.head();
         Status {
             revision: head.revision,
             compacted: head.compacted,
+            swept: head.swept,
             applied: head.position,
             digest: head.digest,
             size_bytes: head.base_bytes + head.log_bytes,
@@ -239,7 +235,7 @@ impl Keyspace {
             member: self.inner.identity.member,
             cluster: self.inner.identity.cluster,
             alarms: head.alarms.clone(),
-            opened: self.inner.opened,
+            opened: self.inner.opened.clone(),
         }
     }
 

@@ -7,19 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crate::apply::State;
-use crate::base::{Base, Snapshot};
-use crate::engine::budget::Limits;
+use crate::base::{self, Base, Snapshot};
 use crate::engine::committer::{self, Bounds, Committer, Writer};
 use crate::engine::maintenance;
 use crate::engine::pace::Pace;
 use crate::engine::queue::Queue;
 use crate::engine::room::{self, Room};
+use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::{Directory, Identity};
-use crate::fs::{Ballast, Ballasted};
+use crate::fs::{Ballast, Ballasted, FileSystem};
 use crate::log::frame::MAX_FRAME_LEN;
-use crate::log::{LocalLog, Log};
+use crate::log::{LocalLog, Log, LogScrub};
+use crate::meters::Meters;
 use crate::options::{Environment, Options};
 use crate::read::Sources;
 use crate::recent::Part;
@@ -70,15 +71,32 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
     } else {
         // The log is read first: if it is damaged, base has not been touched.
         failpoint!(OpenLog, Err);
-        let log = LocalLog::open(fs.clone(), &directory.log(), id, options.segment_bytes)?;
+        let log = open_log(&directory, fs, options.segment_bytes)?;
         failpoint!(OpenBase, Err);
         (log, Base::open(fs, &directory.base(), options.cache_bytes)?)
     };
-    let log_bytes_read = log.bytes_read();
-    let mut opened = start(directory, base, Box::new(log), ballast, options, environment)?;
+    let (log_bytes_read, damage) = (log.bytes_read(), log.recovery().damage.clone());
+    let meters = Meters::default();
+    let log = log.timed(environment.clock.clone(), meters.log.clone());
+    let scrub = Scrub::new(Some(LogScrub::new(fs.clone(), &directory.log(), id)));
+    let mut opened = start(directory, base, Box::new(log), meters, (scrub, ballast), options, environment)?;
     opened.report.bytes_read += log_bytes_read + opened.shared.base().bytes_read();
     opened.report.created = created;
+    opened.report.damage = damage;
     Ok(opened)
+}
+
+/// Opens the directory's own log. Damage in frames that base holds already does not matter; what base holds is asked for only then.
+fn open_log(directory: &Directory, fs: &Arc<dyn FileSystem>, segment_bytes: u64) -> Result<LocalLog, Error> {
+    let (dir, id) = (directory.log(), directory.identity.log);
+    let damage = match LocalLog::open(fs.clone(), &dir, id, segment_bytes) {
+        Err(damage @ Error::Corrupt { .. }) => damage,
+        opened => return opened,
+    };
+    match base::reached(fs, &directory.base()) {
+        Ok(held) => LocalLog::open_behind(fs.clone(), &dir, id, segment_bytes, (held, damage)),
+        Err(_) => Err(damage),
+    }
 }
 
 /// Opens a data directory whose log is elsewhere, shared or simulated.
@@ -99,7 +117,7 @@ pub(crate) fn open_with_log(
     } else {
         Base::open(&environment.fs, &directory.base(), options.cache_bytes)?
     };
-    start(directory, base, log, ballast, options, environment)
+    start(directory, base, log, Meters::default(), (Scrub::default(), ballast), options, environment)
 }
 
 /// The ballast, and the same environment on top of it.
@@ -119,7 +137,8 @@ fn start(
     directory: Directory,
     base: Base,
     mut log: Box<dyn Log>,
-    ballast: Arc<Ballast>,
+    meters: Meters,
+    (scrub, ballast): (Scrub, Arc<Ballast>),
     options: &Options,
     environment: &Environment,
 ) -> Result<Opened, Error> {
@@ -138,15 +157,8 @@ fn start(
     let head = Head::new(&state, member, sources, log.size_bytes(), &base);
     let pace = Pace::new(options.tuning.by_turns);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
-    let room = Room {
-        fs: environment.fs.clone(),
-        ballast,
-        path: directory.base(),
-        limits: Limits::new(options),
-        sticky: options.sticky_no_space,
-        member,
-    };
-    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), room, base, pace));
+    let room = Room::new(&environment.fs, &directory, ballast, options);
+    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), meters, room, base, pace));
     let bounds = Bounds {
         bytes: options.recent_bytes,
         changes: options.recent_changes,
@@ -161,7 +173,7 @@ fn start(
     let committer =
         Committer { shared: shared.clone(), log, state, bounds, writer, trimmed: flushed.next(), held_back: false };
     failpoint!(Start, Err);
-    let threads = Threads::spawn(committer, &shared, &hub, small!(&options.tuning.sweep_rows, &(3..=3)))?;
+    let threads = Threads::spawn(committer, scrub, &shared, &hub, small!(&options.tuning.sweep_rows, &(3..=3)))?;
     let report = OpenReport { frames_replayed, ..OpenReport::default() };
     Ok(Opened { shared, hub, directory, threads, report })
 }
@@ -223,12 +235,13 @@ fn new_writer(state: &State, identity: Identity, environment: &Environment) -> W
 impl Threads {
     fn spawn(
         committer: Committer,
+        scrub: Scrub,
         shared: &Arc<Shared>,
         hub: &Arc<Hub>,
         sweep_rows: &RangeInclusive<usize>,
     ) -> Result<Threads, Error> {
         let mut threads = Threads { committer: None, others: Vec::new(), ended: Arc::new(AtomicBool::new(false)) };
-        let spawned = threads.spawn_all(committer, shared, hub, sweep_rows);
+        let spawned = threads.spawn_all(committer, scrub, shared, hub, sweep_rows);
         if let Err(error) = &spawned {
             shared.fail(error.clone());
             threads.join(shared);
@@ -239,6 +252,7 @@ impl Threads {
     fn spawn_all(
         &mut self,
         committer: Committer,
+        scrub: Scrub,
         shared: &Arc<Shared>,
         hub: &Arc<Hub>,
         sweep_rows: &RangeInclusive<usize>,
@@ -256,10 +270,12 @@ impl Threads {
         self.others.push(spawn(
             "maintenance",
             shared,
-            move || maintenance::run(&for_base, &base_ended, &sweep_rows),
+            move || maintenance::run(&for_base, &base_ended, scrub, &sweep_rows),
             |shared| {
                 shared.pace.end();
-                shared.shrinks.answer(&Err(shared.over().unwrap_or(Error::Stopped)));
+                let error = shared.over().unwrap_or(Error::Stopped);
+                shared.scrubs.refuse(&error);
+                shared.shrinks.answer(&Err(error));
             },
         )?);
         self.committer = Some(spawn("committer", shared, move || committer.run(), committer::leave)?);

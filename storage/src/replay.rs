@@ -68,6 +68,23 @@ fn bring(shared: &Shared, state: &State) -> Result<(), Error> {
     }
 }
 
+/// Brings everything that was replayed to base. Errors: `NoSpace`; `Io`, `Corrupt`.
+pub(crate) fn settle(shared: &Shared, state: &State) -> Result<(), Error> {
+    loop {
+        let sources = shared.head().sources.clone();
+        let part = match sources.frozen {
+            Some(part) => part,
+            None if state.applied.position > sources.base.applied().position => {
+                state.seal(&sources.active);
+                shared.publish_base(Head::freeze);
+                sources.active
+            }
+            None => return Ok(()),
+        };
+        maintenance::bring(shared, &part, Garbage::Keep)?;
+    }
+}
+
 /// A frame with its commands.
 struct Decoded {
     stored: StoredFrame,

@@ -134,12 +134,14 @@ fn restore(file: &Path, dir: &Path, bump: i64, skip_hash_check: bool) -> Result<
 
 fn line(info: &SnapshotInfo) -> String {
     format!(
-        "revision={} compacted={} keys={} versions={} leases={} data_bytes={} size_bytes={} cluster={:x} created_ms={} sha256={}",
+        "revision={} compacted={} keys={} versions={} leases={} alarms={} marks={} data_bytes={} size_bytes={} cluster={:x} created_ms={} sha256={}",
         info.revision,
         info.compacted,
         info.keys,
         info.versions,
         info.leases,
+        info.alarms,
+        info.marks,
         info.data_bytes,
         info.size_bytes,
         info.cluster,
@@ -151,7 +153,7 @@ fn line(info: &SnapshotInfo) -> String {
 fn as_json(info: &SnapshotInfo) -> String {
     format!(
         concat!(
-            r#"{{"revision":{},"compacted":{},"keys":{},"versions":{},"leases":{},"dataBytes":{},"sizeBytes":{},"#,
+            r#"{{"revision":{},"compacted":{},"keys":{},"versions":{},"leases":{},"alarms":{},"marks":{},"dataBytes":{},"sizeBytes":{},"#,
             r#""cluster":"{:x}","createdMs":{},"sha256":"{}"}}"#
         ),
         info.revision,
@@ -159,6 +161,8 @@ fn as_json(info: &SnapshotInfo) -> String {
         info.keys,
         info.versions,
         info.leases,
+        info.alarms,
+        info.marks,
         info.data_bytes,
         info.size_bytes,
         info.cluster,

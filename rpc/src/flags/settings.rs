@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) retention: Policy,
     /// How often to see whether rewriting the database file is worth it; none: only when asked.
     pub(crate) shrink_interval: Option<Duration>,
+    /// How often what lies on the disk is read again; none: never.
+    pub(crate) scrub_interval: Option<Duration>,
     /// How and where to log.
     pub(crate) logging: LogSettings,
     /// Flags given that mean nothing here.
@@ -63,13 +65,9 @@ pub(super) fn build(
     matches: &ArgMatches,
     connections_max: usize,
     without_effect: Vec<String>,
-    unknown_variables: Vec<String>,
+    mut warnings: Vec<String>,
     own: &dyn Fn(&Path) -> storage::Options,
 ) -> Result<Settings, String> {
-    let mut warnings = Vec::new();
-    if !unknown_variables.is_empty() {
-        warnings.push(format!("environment variables that name no flag: {}", unknown_variables.join(", ")));
-    }
     let name = text(matches, "name").to_owned();
     // Whoever says only where to listen means to be found there.
     let advertise = matches.get_one::<String>("advertise-client-urls").map(String::as_str);
@@ -90,6 +88,7 @@ pub(super) fn build(
         progress_interval: progress_interval(matches, &mut warnings),
         retention: retention(matches)?,
         shrink_interval: Some(duration(matches, "shrink-interval")).filter(|interval| !interval.is_zero()),
+        scrub_interval: Some(duration(matches, "scrub-interval")).filter(|interval| !interval.is_zero()),
         logging: log::build(text(matches, "log-level"), text(matches, "log-format"), text(matches, "log-outputs"))?,
         without_effect,
         warnings,
@@ -249,7 +248,7 @@ impl Settings {
     pub(crate) fn summary(&self) -> String {
         format!(
             "advertise_client_urls={:?} advertise_peer_urls={:?} max_request_bytes={} max_txn_ops={} min_lease_ttl_seconds={} \
-             progress_interval={:?} retention={:?} shrink_interval={:?} {:?} {:?} tls={:?}",
+             progress_interval={:?} retention={:?} shrink_interval={:?} scrub_interval={:?} {:?} {:?} tls={:?}",
             self.advertise_client_urls,
             self.advertise_peer_urls,
             self.max_request_bytes,
@@ -258,6 +257,7 @@ impl Settings {
             self.progress_interval,
             self.retention,
             self.shrink_interval,
+            self.scrub_interval,
             self.storage,
             self.limits,
             self.tls

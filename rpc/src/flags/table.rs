@@ -60,7 +60,7 @@ pub(super) const EFFECTIVE: &[Flag] = &[
         "Where to listen, comma-separated: http://IP:PORT, http://[IP6]:PORT, unix://PATH; with TLS: https:// and unixs://"),
     flag(MEMBER, "listen-client-http-urls", Kind::Text, "URLS", "",
         "Where to serve the HTTP pages, which the client URLs then do not"),
-    flag(MEMBER, "listen-metrics-urls", Kind::Text, "URLS", "", "Where to serve the pages about health, and nothing else"),
+    flag(MEMBER, "listen-metrics-urls", Kind::Text, "URLS", "", "Where to serve health and metrics, and nothing else"),
     flag(MEMBER, "advertise-client-urls", Kind::Text, "URLS", "",
         "What MemberList shows as client URLs [default: as listen-client-urls]"),
     flag(MEMBER, "initial-advertise-peer-urls", Kind::Text, "URLS", "http://localhost:2380",
@@ -115,6 +115,8 @@ pub(super) const EFFECTIVE: &[Flag] = &[
     flag(MEMORY, "ballast-bytes", Kind::Count, "BYTES", "", "Disk held back for what makes room [default: 64 MiB, or half of the volume]"),
     flag(MEMORY, "shrink-interval", Kind::Duration, "DURATION", "10s",
         "How often to see whether rewriting the database file is worth it; 0 means only when asked"),
+    flag(MEMORY, "scrub-interval", Kind::Duration, "DURATION", "24h",
+        "How often everything on the disk is read again, slowly, to find damage; 0 means never"),
 ];
 
 /// Older names under which etcd knew a flag that has an effect.

@@ -102,6 +102,15 @@ impl State {
         alarms.into_iter().collect()
     }
 
+    /// Those of them that somebody asked for.
+    pub(crate) fn alarms_asked_for(&self) -> Vec<Alarm> {
+        let asked = |(member, alarm): &(MemberId, AlarmRow)| match alarm {
+            AlarmRow::Asked(kind) => Some(Alarm { member: *member, kind: *kind }),
+            AlarmRow::NoSpace => None,
+        };
+        self.alarms.iter().filter_map(asked).collect()
+    }
+
     /// True if this member raised NOSPACE itself.
     pub(crate) fn is_out_of_room(&self, member: MemberId) -> bool {
         self.alarms.contains(&(member, AlarmRow::NoSpace))

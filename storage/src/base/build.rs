@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::backend::Backend;
+use super::commit::Txn;
 use super::flush::Garbage;
 use super::layout;
 use super::meta::Meta;
@@ -90,7 +91,7 @@ impl Builder {
         self.commit_rows()?;
         self.reserve(worst_flush_bytes(part, Garbage::Keep, self.backend.written_to()))?;
         let before = self.meta;
-        let work = |txn: &_| flush::write_changes(txn, &before, part);
+        let work = |txn: &_| flush::write_changes(&Txn::unseen(txn), &before, part);
         self.meta = commit::durably(&self.database, work)?;
         Ok(())
     }
@@ -101,6 +102,7 @@ impl Builder {
         self.commit_rows()?;
         let meta = Meta { applied, cursor, ..self.meta };
         commit::durably(&self.database, |txn| {
+            let txn = &Txn::unseen(txn);
             for id in TableId::ALL {
                 Rows::open(txn, id, &meta.sums)?;
             }
@@ -133,6 +135,7 @@ impl Builder {
         self.reserve(2 * self.waiting_bytes as u64 + COMMIT_BYTES)?;
         let (id, mut sums, rows) = (self.table, self.meta.sums, std::mem::take(&mut self.waiting));
         self.meta.sums = commit::durably(&self.database, |txn| {
+            let txn = &Txn::unseen(txn);
             let mut table = Rows::open(txn, id, &sums)?;
             table.append(&rows)?;
             table.close(&mut sums);

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::WriteTransaction;
 
+use super::commit::Txn;
 use super::compact::{Brief, InBase, Plan};
 use super::layout;
 use super::meta::{Meta, Sums};
@@ -49,7 +49,7 @@ pub(crate) enum Garbage {
 
 /// Writes all of a part but the commit. Returns what `meta` says from then on.
 pub(super) fn write(
-    txn: &WriteTransaction,
+    txn: &Txn<'_>,
     before: &Meta,
     part: &PartData,
     garbage: Garbage,
@@ -65,7 +65,7 @@ pub(super) fn write(
 }
 
 /// Writes the versions of a part alone, all of them.
-pub(super) fn write_changes(txn: &WriteTransaction, before: &Meta, part: &PartData) -> Result<Meta, Error> {
+pub(super) fn write_changes(txn: &Txn<'_>, before: &Meta, part: &PartData) -> Result<Meta, Error> {
     assert_continues(before, part);
     let mut meta = Meta { applied: part.applied, ..*before };
     write_versions(txn, &mut meta.sums, &mut meta.totals, part, Garbage::Keep)?;
@@ -85,7 +85,7 @@ fn assert_continues(before: &Meta, part: &PartData) {
 }
 
 fn write_versions(
-    txn: &WriteTransaction,
+    txn: &Txn<'_>,
     sums: &mut Sums,
     totals: &mut Totals,
     part: &PartData,

@@ -217,6 +217,11 @@ pub(super) fn missing(table: &'static str, key: &[u8]) -> Error {
     Error::corrupt(table, format!("row {} is missing", Hex(key)))
 }
 
+/// A row that is there is not found by its key.
+pub(super) fn not_found(table: &'static str, key: &[u8]) -> Error {
+    Error::corrupt(table, format!("row {} is there, but looking it up does not find it", Hex(key)))
+}
+
 /// A row comes where it does not belong.
 pub(super) fn out_of_order(table: &'static str, key: &[u8]) -> Error {
     Error::corrupt(table, format!("row {} is not in order", Hex(key)))
@@ -243,7 +248,7 @@ fn push_varint(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// The first bytes of a key, for a message.
-struct Hex<'a>(&'a [u8]);
+pub(super) struct Hex<'a>(pub(super) &'a [u8]);
 
 impl std::fmt::Display for Hex<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

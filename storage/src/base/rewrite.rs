@@ -191,6 +191,7 @@ impl Base {
         self.fs.rename(&self.file, &old.file).map_err(|error| Error::io(doing(), &error))?;
         self.file.clone_from(&old.file);
         failpoint!(Renamed, Err);
+        self.take_over_scrub(old);
         if planted!(RenameUnsynced) {
             return Ok(());
         }

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::ReadableTable;
 
+use super::commit::Txn;
 use super::compact::Brief;
 use super::fault::At;
 use super::layout::{self, HistoryValue};
@@ -29,7 +30,7 @@ struct Visit {
 /// One step. Behind the cursor each key has one version at most, and it is a put or was written at exactly the compacted
 /// revision: the last visit of a key removes what the key had before, which is what an earlier step left, and what was visited in this one.
 pub(super) fn step(
-    txn: &WriteTransaction,
+    txn: &Txn<'_>,
     before: &Meta,
     compacted: Revision,
     rows_max: usize,

@@ -1,6 +1,7 @@
 //! The committer: one frame, one sync for everything that queued while the last one ran; then apply, publish, wake.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::apply::{Effects, Incoming, State};
@@ -129,6 +130,7 @@ impl Committer {
             let (taken, refused) = commands.into_iter().partition(|queued| queued.command.needs_no_memory());
             commands = taken;
             let refused: Vec<Queued> = refused;
+            self.shared.meters.failed.add(refused.len() as u64);
             refused.into_iter().for_each(|queued| answer(queued, Err(Error::NoSpace)));
             if commands.is_empty() {
                 return Ok(());
@@ -149,10 +151,12 @@ impl Committer {
             Ok(()) => self.held_back = false,
             Err(Refused::Full) => {
                 self.hold_back(due);
+                self.shared.meters.failed.add(batch.commands.len() as u64);
                 batch.refuse(&Error::NoSpace);
                 return Ok(());
             }
             Err(Refused::Final(error)) => {
+                self.shared.meters.failed.add(batch.commands.len() as u64);
                 batch.refuse(&Error::OutcomeUnknown);
                 return Err(error);
             }
@@ -244,8 +248,15 @@ impl Committer {
         failpoint!(Apply, Err);
         let sources = self.shared.head().sources.clone();
         let before = sources.active.read().changes.len();
+        let begun = self.shared.clock.monotonic();
         let effects = self.state.apply(&sources, incoming)?;
-        let turnover = Turnover::of(sources.active.read().changes.get(before..).unwrap_or_default());
+        let took = self.shared.clock.monotonic().saturating_sub(begun);
+        let turnover = {
+            let part = sources.active.read();
+            let changes = part.changes.get(before..).unwrap_or_default();
+            self.shared.meters.applied(incoming.commands, &effects, changes, took);
+            Turnover::of(changes)
+        };
         self.publish(&effects, &turnover);
         let header = incoming.header;
         let ours = (header.member, header.writer, header.number)
@@ -265,8 +276,12 @@ impl Committer {
         let log_bytes = self.log.size_bytes();
         let now = self.shared.clock.monotonic();
         self.shared.publish_frame(|head| {
+            let compacted = head.compacted;
             head.take_over(&self.state, self.writer.member);
             failpoint!(PublishHalf);
+            if head.compacted > compacted {
+                self.shared.meters.compacted_at_ms.store(self.state.applied.time_ms, Ordering::Relaxed);
+            }
             head.tallies.learn(turnover);
             head.log_bytes = log_bytes;
             // In the same step: nobody sees a lease without its keys, or keys of a lease that is gone.

@@ -1,5 +1,5 @@
-//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, and rewrites base when
-//! asked to.
+//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, rewrites base and reads it again
+//! when asked to.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::base::Garbage;
 use crate::engine::room;
+use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::engine::shrink::Shrink;
 use crate::error::Error;
@@ -22,6 +23,8 @@ enum Next {
     Begin,
     /// A step of that.
     Rewrite,
+    /// A step of a scrub.
+    Scrub,
     /// See who still reads from the base before.
     LookAgain,
     End,
@@ -33,9 +36,9 @@ const RETRY: Duration = Duration::from_millis(500);
 const RETRY_SOON: Duration = Duration::from_millis(50);
 
 /// Runs until the keyspace ends. A step of the sweep visits so many rows, at least and at most.
-pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: &RangeInclusive<usize>) {
+pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, scrub: Scrub, sweep_rows: &RangeInclusive<usize>) {
     let (shrink, rows) = (Shrink::default(), *sweep_rows.start());
-    let mut thread = Maintenance { shared, shrink, sweep_rows, rows, stuck: false };
+    let mut thread = Maintenance { shared, shrink, scrub, sweep_rows, rows, stuck: false };
     if let Err(error) = thread.serve(ended) {
         shared.fail(error);
     }
@@ -45,6 +48,7 @@ pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: &RangeI
 struct Maintenance<'a> {
     shared: &'a Shared,
     shrink: Shrink,
+    scrub: Scrub,
     sweep_rows: &'a RangeInclusive<usize>,
     /// What the next step of the sweep visits.
     rows: usize,
@@ -87,6 +91,8 @@ impl Maintenance<'_> {
         let next = match &head.sources.frozen {
             _ if ended() || self.shared.failure().is_some() => return Some(Next::End),
             Some(part) if !self.stuck && !self.shrink.comes_first() => Some(Next::Flush(part.clone())),
+            _ if self.shrink.comes_first() => Some(Next::Rewrite),
+            _ if !self.shared.scrubs.is_empty() => return Some(Next::Scrub),
             _ if self.shrink.is_running() => Some(Next::Rewrite),
             _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
             _ if let_go && (self.shrink.is_due(self.shared, head) || self.shrink.saves_room(head)) => Some(Next::Begin),
@@ -112,6 +118,7 @@ impl Maintenance<'_> {
                 self.shrink.step(self.shared)?;
                 self.stuck &= self.shrink.is_running();
             }
+            Next::Scrub => return self.scrub.step(self.shared),
             Next::LookAgain | Next::End => return Ok(()),
         }
         self.attend()
@@ -152,7 +159,7 @@ impl Next {
             Next::Flush(_) => Some("flush"),
             Next::Sweep(_) => Some("sweep"),
             Next::Begin | Next::Rewrite => Some("rewrite"),
-            Next::LookAgain | Next::End => None,
+            Next::Scrub | Next::LookAgain | Next::End => None,
         }
     }
 }
@@ -167,7 +174,10 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
     let (base, data) = (shared.base(), part.read());
     let garbage = base.reserve(&data, garbage)?;
     failpoint!(Flush, Err);
-    base.flush(&data, garbage)?;
+    let begun = shared.clock.monotonic();
+    let report = base.flush(&data, garbage)?;
+    let took = shared.clock.monotonic().saturating_sub(begun);
+    shared.meters.flushed(data.changes.len(), report, took);
     drop(data);
     if planted!(PartInvisible) {
         shared.publish_base(|head| head.sources.frozen = None);
@@ -185,7 +195,8 @@ fn sweep(shared: &Shared, compacted: Revision, within: &RangeInclusive<usize>, r
     failpoint!(Sweep, Err);
     // Where room is scarce a smaller step may fit.
     *rows = base.reserve_sweep(*rows)?;
-    base.sweep(compacted, *rows)?;
+    let report = base.sweep(compacted, *rows)?;
+    shared.meters.swept(compacted, report, begun, shared.clock.monotonic(), shared.clock.wall_ms());
     publish(shared, |_| {})?;
     *rows = next_rows(*rows, within, shared.head().sources.frozen.is_some());
     shared.rest(shared.clock.monotonic().saturating_sub(begun));

@@ -8,5 +8,6 @@ pub(crate) mod maintenance;
 pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod room;
+pub(crate) mod scrub;
 pub(crate) mod shared;
 pub(crate) mod shrink;

@@ -89,6 +89,12 @@ impl Queue {
         Ok(())
     }
 
+    /// The commands that wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (u64, u64) {
+        let inner = self.lock();
+        (inner.waiting.len() as u64, inner.bytes as u64)
+    }
+
     /// The bytes of commands that wait.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes

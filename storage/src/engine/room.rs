@@ -15,6 +15,7 @@ use crate::engine::budget::{Budget, Limits, Measured};
 use crate::engine::queue::Queued;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
+use crate::files::Directory;
 use crate::fs::{Ballast, FileSystem, Volume};
 use crate::options::Options;
 use crate::types::MemberId;
@@ -31,6 +32,31 @@ pub(crate) struct Room {
     /// Only an operator clears the alarm.
     pub(crate) sticky: bool,
     pub(crate) member: MemberId,
+}
+
+impl Room {
+    pub(crate) fn new(
+        fs: &Arc<dyn FileSystem>,
+        directory: &Directory,
+        ballast: Arc<Ballast>,
+        options: &Options,
+    ) -> Room {
+        let (path, member) = (directory.base(), directory.identity.member);
+        let (limits, sticky) = (Limits::new(options), options.sticky_no_space);
+        Room { fs: fs.clone(), ballast, path, limits, sticky, member }
+    }
+
+    /// For those who fill a directory and serve nobody. Errors: `Io`.
+    pub(crate) fn without_ballast(
+        fs: &Arc<dyn FileSystem>,
+        directory: &Directory,
+        options: &Options,
+    ) -> Result<Room, Error> {
+        let path = directory.ballast();
+        let none = Ballast::open(fs, &path, 0);
+        let none = none.map_err(|error| Error::io(format!("opening {}", path.display()), &error))?;
+        Ok(Room::new(fs, directory, Arc::new(none), options))
+    }
 }
 
 /// Segments of the log that are there besides what frames take: the one written to, the oldest, one being made.

@@ -14,9 +14,11 @@ use crate::engine::lessor::Lessor;
 use crate::engine::pace::Pace;
 use crate::engine::queue::{End, Queue};
 use crate::engine::room::Room;
+use crate::engine::scrub;
 use crate::engine::shrink::Requests;
 use crate::env::Clock;
 use crate::error::Error;
+use crate::meters::Meters;
 use crate::read::Sources;
 use crate::read::counts::Counts;
 use crate::read::range::bounds;
@@ -43,6 +45,8 @@ pub(crate) struct Head {
     pub(crate) tallies: Tallies,
     /// The alarms raised.
     pub(crate) alarms: Vec<Alarm>,
+    /// Those that somebody asked for.
+    pub(crate) alarms_asked_for: Vec<Alarm>,
     /// The store itself raised NOSPACE.
     pub(crate) out_of_room_alarm: bool,
     /// No room for the part that waits to be flushed.
@@ -90,11 +94,14 @@ pub(crate) struct Shared {
     pub(crate) lessor: Lessor,
     pub(crate) counts: Counts,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) meters: Meters,
     /// Who asked for base to be rewritten.
     pub(crate) shrinks: Requests,
     pub(crate) room: Room,
     /// When the maintenance thread works.
     pub(crate) pace: Pace,
+    /// Who asked for a step of a scrub.
+    pub(crate) scrubs: scrub::Requests,
     base: Mutex<Arc<Base>>,
     failure: OnceLock<Error>,
     failed: Notify,
@@ -102,7 +109,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, room: Room, base: Base, pace: Pace) -> Shared {
+    pub(crate) fn new(
+        head: Head,
+        queue: Queue,
+        clock: Arc<dyn Clock>,
+        meters: Meters,
+        room: Room,
+        base: Base,
+        pace: Pace,
+    ) -> Shared {
         Shared {
             head: Mutex::new(head),
             published: Condvar::new(),
@@ -111,9 +126,11 @@ impl Shared {
             lessor: Lessor::default(),
             counts: Counts::default(),
             clock,
+            meters,
             shrinks: Requests::default(),
             room,
             pace,
+            scrubs: scrub::Requests::default(),
             base: Mutex::new(Arc::new(base)),
             failure: OnceLock::new(),
             failed: Notify::new(),
@@ -298,6 +315,7 @@ impl Head {
             sources,
             tallies: Tallies::default(),
             alarms: Vec::new(),
+            alarms_asked_for: Vec::new(),
             out_of_room_alarm: false,
             out_of_room: false,
             budget: Budget::default(),
@@ -321,6 +339,7 @@ impl Head {
         self.position = state.applied.position;
         self.digest = state.applied.digest;
         self.alarms = state.alarms();
+        self.alarms_asked_for = state.alarms_asked_for();
         self.out_of_room_alarm = state.is_out_of_room(member);
     }
 

@@ -158,6 +158,17 @@ impl Sources {
         }
     }
 
+    /// Marks behind a time, oldest first, so many at most.
+    pub(crate) fn marks(&self, behind: Option<u64>, max: usize) -> Result<Vec<(u64, Revision)>, Error> {
+        let mut marks = self.base.marks(behind, max)?;
+        for part in self.frozen.iter().chain(std::iter::once(&self.active)) {
+            let from = behind.map_or(0, |time_ms| time_ms + 1);
+            marks.extend(part.read().marks.range(from..).map(|(time_ms, revision)| (*time_ms, *revision)));
+        }
+        marks.truncate(max);
+        Ok(marks)
+    }
+
     /// Changes in order, whole revisions, `from` to `upto`, about `max_bytes`; from base first, then from the parts.
     pub(crate) fn changes(&self, from: Revision, upto: Revision, max_bytes: usize) -> Result<Vec<Arc<Change>>, Error> {
         let flushed = self.base.applied().revision;

@@ -34,17 +34,17 @@ fn see(keyspace: &Keyspace) -> Seen {
 }
 
 /// Random changes of every table: puts of small and large values, deletions, leases, alarms, compaction.
-struct Busy {
+pub(super) struct Busy {
     random: Prng,
     leases: Vec<LeaseId>,
 }
 
 impl Busy {
-    fn new(seed: u64) -> Busy {
+    pub(super) fn new(seed: u64) -> Busy {
         Busy { random: Prng::new(seed), leases: Vec::new() }
     }
 
-    fn work(&mut self, machine: &Machine, keyspace: &Keyspace, steps: u64) {
+    pub(super) fn work(&mut self, machine: &Machine, keyspace: &Keyspace, steps: u64) {
         for _ in 0..steps {
             let name = format!("key {}", self.random.below(40));
             machine.clock.advance(self.random.below(300));

@@ -19,6 +19,7 @@ mod measure;
 mod model;
 mod refusals;
 mod rewrite;
+mod scrubbing;
 mod sweeping;
 mod written;
 

@@ -1,9 +1,11 @@
 //! The log on this machine's disk: write-ahead segment files in one directory.
 
+mod behind;
 mod create;
 mod plan;
 mod read;
 mod recover;
+mod scrub;
 mod sectors;
 mod segment;
 mod tail;
@@ -13,14 +15,19 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::env::Clock;
 use crate::error::Error;
 use crate::fs::FileSystem;
 use crate::log::frame::{FrameBuffer, MAX_FRAME_LEN};
 use crate::log::local::segment::{FRAMES_AT, Header, NoSegment, Segment, error_at};
 use crate::log::{AppendError, Log, StoredFrame};
+use crate::meters::LogMeters;
 use crate::types::{Digest, LogId, Position};
 
+pub use behind::Held;
+use behind::{Begin, Behind};
 pub use plan::Recovery;
+pub(crate) use scrub::{LogDamage, LogScrub};
 
 /// A write that reaches blocks which were only allocated so far goes on with zeros up to the next multiple of this.
 ///
@@ -56,12 +63,15 @@ pub struct LocalLog {
     /// How far blocks of the last segment were written by this process; beyond, they may be allocated only.
     touched: u64,
     end: Position,
+    /// Where it begins, if what lies before is damaged.
+    begin: Option<Begin>,
     /// The position after the last one read and its offset, so that reading on needs no walk.
     cursor: Option<(Position, u64)>,
     failure: Option<Error>,
     sectors: Vec<u8>,
     recovery: Recovery,
     bytes_read: u64,
+    timed: Option<(Arc<dyn Clock>, Arc<LogMeters>)>,
 }
 
 impl LocalLog {
@@ -75,11 +85,45 @@ impl LocalLog {
         Ok(LocalLog::assemble(fs, dir, id, segment_bytes, parts))
     }
 
+    /// Opens a log that `open` has found to be damaged, if everything that `held` lacks is there: what lies before is given up, and named by
+    /// `recovery`. Errors: `Corrupt` for damage that matters, with nothing changed; `Io`.
+    pub fn open_behind(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        id: LogId,
+        segment_bytes: u64,
+        (held, damage): (Held, Error),
+    ) -> Result<LocalLog, Error> {
+        let Behind { plan, begin, stop } = behind::inspect(&*fs, dir, id, held, damage)?;
+        stop.map_or(Ok(()), Err)?;
+        plan.carry_out(&*fs, dir)?;
+        let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
+        Ok(LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, segment_bytes, parts) })
+    }
+
     /// Opens a log to look at: verifies every frame and changes nothing, not even a torn tail, which `recovery` names. Errors: as `open`.
     pub(crate) fn look(fs: Arc<dyn FileSystem>, dir: &Path, id: LogId) -> Result<LocalLog, Error> {
         let plan = recover::inspect(&*fs, dir, id)?;
         let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
         Ok(LocalLog::assemble(fs, dir, id, FRAMES_AT, parts))
+    }
+
+    /// The same of what lies behind `held`, up to where something is wrong, which is the other answer. Errors: `Corrupt` if the log begins above
+    /// that; `Io`.
+    pub(crate) fn look_behind(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        id: LogId,
+        (held, damage): (Held, Error),
+    ) -> Result<(LocalLog, Option<Error>), Error> {
+        let Behind { plan, begin, stop } = behind::inspect(&*fs, dir, id, held, damage)?;
+        let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
+        Ok((LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, FRAMES_AT, parts) }, stop))
+    }
+
+    /// Makes nothing from this position on readable.
+    pub(crate) fn end_before(&mut self, position: Position) {
+        self.end = self.end.min(position);
     }
 
     fn assemble(
@@ -98,12 +142,19 @@ impl LocalLog {
             offset,
             touched: offset,
             end,
+            begin: None,
             cursor: None,
             failure: None,
             sectors: Vec::new(),
             bytes_read: recovery.bytes_read,
             recovery,
+            timed: None,
         }
+    }
+
+    /// Measures every append from now on.
+    pub(crate) fn timed(self, clock: Arc<dyn Clock>, meters: Arc<LogMeters>) -> LocalLog {
+        LocalLog { timed: Some((clock, meters)), ..self }
     }
 
     /// What `open` found and did.
@@ -178,11 +229,14 @@ impl Log for LocalLog {
     }
 
     fn first(&self) -> Position {
-        self.segments.first().map_or(self.end, |segment| segment.header.first)
+        let first = self.segments.first().map_or(self.end, |segment| segment.header.first);
+        self.begin.map_or(first, |begin| begin.first.max(first))
     }
 
     fn digest_before_first(&self) -> Option<Digest> {
-        self.segments.first().map(|segment| segment.header.digest)
+        let oldest = &self.segments.first()?.header;
+        let begin = self.begin.filter(|begin| begin.first > oldest.first);
+        Some(begin.map_or(oldest.digest, |begin| begin.digest))
     }
 
     fn end(&self) -> Position {
@@ -206,12 +260,20 @@ impl Log for LocalLog {
         failpoint!(Write, |error| self.fail(error).map_err(AppendError::Final));
         let segment = self.segments.last().expect("a log has one segment at least");
         let sync = || if planted!(AckBeforeSync | SkipSync) { Ok(()) } else { segment.file.sync() };
+        let now = || self.timed.as_ref().map(|(clock, _)| clock.monotonic()).unwrap_or_default();
+        let begun = now();
         let written = segment.file.write_at(offset, &self.sectors);
         failpoint!(Sync, |error| self.fail(error).map_err(AppendError::Final));
+        let synced_from = now();
         let written = written.and_then(|()| sync());
         if let Err(error) = written {
             let error = error_at("appending to", &segment.path, &error);
             return self.fail(error).map_err(AppendError::Final);
+        }
+        if let Some((_, meters)) = &self.timed {
+            meters.write.observe_duration(synced_from.saturating_sub(begun));
+            meters.sync.observe_duration(now().saturating_sub(synced_from));
+            meters.bytes.add(self.sectors.len() as u64);
         }
         self.touched = touched;
         self.offset += need;

@@ -22,6 +22,8 @@ pub struct Recovery {
     pub cut: Option<(Position, u64)>,
     /// The name of an unfinished segment that was removed.
     pub removed: Option<String>,
+    /// Damage in front of the first frame that is needed.
+    pub damage: Vec<Error>,
 }
 
 /// A log that was judged sound, and what is left to do before it is used.
