@@ -111,7 +111,7 @@ pub(super) const EFFECTIVE: &[Flag] = &[
     flag(MEMORY, "cache-bytes", Kind::Count, "BYTES", "", "Page cache of the database file [default: 64 MiB]"),
     flag(MEMORY, "recent-bytes", Kind::Count, "BYTES", "", "Memory for changes that are not yet in the database file [default: 64 MiB, or 1/32 of the volume]"),
     flag(MEMORY, "recent-changes", Kind::Count, "N", "", "How many such changes there may be [default: 400000, or one per 32 KiB of the volume]"),
-    flag(MEMORY, "segment-bytes", Kind::Count, "BYTES", "", "Size of a log segment [default: 4 MiB, or 1/64 of the volume]"),
+    flag(MEMORY, "segment-bytes", Kind::Count, "BYTES", "", "Size of a log segment [default: 4 MiB, or 1/64 of a small volume]"),
     flag(MEMORY, "ballast-bytes", Kind::Count, "BYTES", "", "Disk held back for what makes room [default: 64 MiB, or half of the volume]"),
     flag(MEMORY, "shrink-interval", Kind::Duration, "DURATION", "10s",
         "How often to see whether rewriting the database file is worth it, or releasing the log; 0 means only when asked"),

@@ -178,6 +178,6 @@ mod tests {
     fn a_value_takes_the_pages_that_its_row_fits_into() {
         let packed: Vec<u64> = [10, 1000, 1400, 2000, 2100, 3900, 4040, 8000, 8200, 1 << 20].map(packed_bytes).into();
         let kib = |n: u64| n << 10;
-        assert_eq!(packed, [19, 1366, 2048, 2048, 4096, 4096, kib(8), kib(8), kib(16), kib(2048)]);
+        assert_eq!(packed, [19, 1024, 2048, 2048, 4096, 4096, kib(8), kib(8), kib(16), kib(2048)]);
     }
 }
