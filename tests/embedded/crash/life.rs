@@ -112,8 +112,11 @@ impl Life {
 
     /// Turns until nothing is left to do.
     pub fn settle(&mut self) -> Result<(), Wrong> {
-        self.keyspace.freeze();
-        while self.turn()?.is_some() {}
+        // Twice: what came after a part that waits becomes one only then.
+        for _ in 0..2 {
+            self.keyspace.freeze();
+            while self.turn()?.is_some() {}
+        }
         Ok(())
     }
 
