@@ -5,7 +5,7 @@ use std::time::Duration;
 use compaction::{Policy, Progress, Retention};
 use storage::{Error, Keyspace, Revision};
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, sleep};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 use tracing::{info, warn};
 
 /// How soon the sweep is looked at first; then half as often each time, but not less often than the policy samples.
@@ -23,22 +23,24 @@ pub(crate) async fn run(
     let Some(interval) = retention.interval() else { return };
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut look = LOOK;
+    let (mut look, mut look_at) = (LOOK, begun);
     loop {
         let sweeping = progress.borrow().sweeping().is_some();
         let sample = tokio::select! {
             _ = ticks.tick() => true,
-            () = sleep(look), if sweeping => false,
+            () = sleep_until(look_at), if sweeping => false,
             _ = stop.wait_for(|stop| *stop) => return,
         };
         if !sample {
             look = (look * 2).min(interval.max(LOOK));
+            look_at = Instant::now() + look;
             follow(keyspace.status().swept, &progress, begun);
         } else if let Some(revision) = retention.sample(begun.elapsed(), keyspace.revision()) {
             progress.send_modify(|progress| progress.propose(revision, begun.elapsed()));
             if compact(&keyspace, revision, &progress, begun).await {
                 retention.compacted(revision, begun.elapsed());
                 look = LOOK;
+                look_at = Instant::now() + look;
             }
         }
     }

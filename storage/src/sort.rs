@@ -1,5 +1,6 @@
 //! Sorts records by their keys in bounded memory: what does not fit goes to files in sorted runs, which are merged.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -108,6 +109,9 @@ impl RunFile {
     }
 }
 
+/// The key of a record, the number of its run, its value.
+type Head = (Vec<u8>, usize, Vec<u8>);
+
 /// Records in ascending order.
 #[derive(Debug)]
 pub(crate) struct Sorted {
@@ -115,13 +119,13 @@ pub(crate) struct Sorted {
     memory: std::vec::IntoIter<Record>,
     runs: Vec<Reader>,
     /// The first record of each run, the lowest on top.
-    heads: BinaryHeap<std::cmp::Reverse<(Vec<u8>, usize, Vec<u8>)>>,
+    heads: BinaryHeap<Reverse<Head>>,
 }
 
 impl Sorted {
     fn refill(&mut self, number: usize) -> Result<(), Error> {
         if let Some((key, value)) = self.runs.get_mut(number).map(Reader::next).transpose()?.flatten() {
-            self.heads.push(std::cmp::Reverse((key, number, value)));
+            self.heads.push(Reverse((key, number, value)));
         }
         Ok(())
     }
@@ -134,7 +138,7 @@ impl Iterator for Sorted {
         if let Some(record) = self.memory.next() {
             return Some(Ok(record));
         }
-        let std::cmp::Reverse((key, number, value)) = self.heads.pop()?;
+        let Reverse((key, number, value)) = self.heads.pop()?;
         Some(self.refill(number).map(|()| (key, value)))
     }
 }
@@ -236,11 +240,11 @@ mod tests {
         for seed in 0..40 {
             let mut rng = Prng::new(seed);
             let disk = SimFs::new();
-            let mut sorter = sorter(&disk, [1000, 20_000, 1 << 20][seed as usize % 3]);
+            let mut sorter = sorter(&disk, [1000, 20_000, 1 << 20].into_iter().cycle().nth(seed as usize).unwrap());
             let mut expected = Vec::new();
             for n in 0..rng.below(2000) {
                 let key: Vec<u8> = (0..rng.below(20)).map(|_| rng.below(256) as u8).chain(n.to_be_bytes()).collect();
-                let value = vec![n as u8; [0, 10, 500][rng.below(3) as usize]];
+                let value = vec![n as u8; rng.below(3) as usize * 200];
                 expected.push((key.clone(), value.clone()));
                 sorter.push(key, value).unwrap();
             }

@@ -1,9 +1,10 @@
 //! Looks at a data directory that nobody has open, and says what is wrong with it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::Snapshot;
+use crate::base::{self, Snapshot};
+use crate::contain::contained;
 use crate::engine::committer;
 use crate::error::Error;
 use crate::files::Directory;
@@ -41,23 +42,12 @@ pub struct VerifyReport {
 /// `history`, attached keys against leases; in the log every frame, segment, and the chain of digests up to where base is; and that the
 /// commands which a start would apply can be read. Nothing is repaired, cut or written, but for the note in the lock.
 ///
-/// Cost: one read of all files, and a look into `history` per version. Errors, if it cannot be looked at: `Io`, also if another process holds
-/// the directory; `Corrupt` for its identity. What is wrong with the data is in the report.
-///
-/// # Panics
-///
-/// Within redb, if the pages of the file are damaged in a way that it does not expect.
+/// Cost: two reads of the database file, one of the log, and two lookups per version. Errors, if it cannot be looked at: `Io`, also if another
+/// process holds the directory; `Corrupt` for its identity. What is wrong with the data is in the report, also if redb panics over it.
 pub fn verify(dir: &Path, fs: &Arc<dyn FileSystem>, cache_bytes: usize) -> Result<VerifyReport, Error> {
     let directory = Directory::look(fs, dir)?;
     let mut report = VerifyReport::default();
-    let base = Snapshot::of_file(fs, &directory.base(), cache_bytes).map_err(|error| report.damage.push(error)).ok();
-    let applied = base.as_ref().map(Snapshot::applied);
-    if let Some(base) = &base {
-        let Applied { revision, compacted, .. } = base.applied();
-        (report.revision, report.compacted) = (revision, compacted);
-        (report.versions, report.rows) = base.row_counts();
-        report.damage.extend(base.verify().and_then(|()| base.verify_lease_keys()).err());
-    }
+    let applied = verify_base(&mut report, fs, directory.base(), cache_bytes);
     match look(fs, &directory, applied) {
         Ok(log) => {
             report.damage.extend(log.recovery().damage.iter().cloned());
@@ -72,6 +62,38 @@ pub fn verify(dir: &Path, fs: &Arc<dyn FileSystem>, cache_bytes: usize) -> Resul
         Err(error) => report.damage.push(error),
     }
     Ok(report)
+}
+
+/// Answers how far base has come, if it says so.
+fn verify_base(
+    report: &mut VerifyReport,
+    fs: &Arc<dyn FileSystem>,
+    file: PathBuf,
+    cache_bytes: usize,
+) -> Option<Applied> {
+    let (of_meta, of_rows, of_pages) = (Arc::clone(fs), Arc::clone(fs), Arc::clone(fs));
+    let (path, rows_path, pages_path) = (file.clone(), file.clone(), file);
+    let numbers = contained(move || {
+        let snapshot = Snapshot::of_file(&of_meta, &path, cache_bytes)?;
+        Ok((snapshot.applied(), snapshot.row_counts()))
+    });
+    let (applied, (versions, rows)) = match numbers.and_then(|numbers| numbers) {
+        Ok(numbers) => numbers,
+        Err(error) => {
+            report.damage.push(error);
+            return None;
+        }
+    };
+    (report.revision, report.compacted) = (applied.revision, applied.compacted);
+    (report.versions, report.rows) = (versions, rows);
+    let rows = contained(move || {
+        let snapshot = Snapshot::of_file(&of_rows, &rows_path, cache_bytes)?;
+        snapshot.verify().and_then(|()| snapshot.verify_lease_keys())
+    });
+    let pages = || contained(move || base::check_pages(&of_pages, &pages_path, cache_bytes)).and_then(|done| done);
+    // What is wrong with rows says where; pages are asked if nothing is.
+    report.damage.extend(rows.and_then(|done| done).and_then(|()| pages()).err());
+    Some(applied)
 }
 
 /// The log, or what of it is behind base, if what lies before is damaged.

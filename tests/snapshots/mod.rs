@@ -251,4 +251,35 @@ async fn the_program_tells_a_sound_directory_from_a_damaged_one() {
     let said = String::from_utf8_lossy(&damaged.stderr).into_owned();
     assert!(said.contains("is damaged") && said.contains("at offset"), "{said}");
     assert_eq!(std::fs::read(newest).expect("a segment"), bytes);
+
+    // What is intact comes out of it, and what is not is named.
+    let (out, again) = (server.scratch().join("salvaged"), server.scratch().join("again"));
+    let salvage = |out: &Path, data: &Path| sternpost(&["verify", "--salvage"], &[out, data]);
+    let salvaged = salvage(&out, &data);
+    let said = String::from_utf8_lossy(&salvaged.stderr).into_owned();
+    assert!(salvaged.status.success() && said.contains("lost: log") && said.contains("at offset"), "{salvaged:?}");
+    let line = String::from_utf8(salvaged.stdout).expect("text");
+    println!("{line}");
+    assert!(line.starts_with("salvaged revision=") && number(&line, "keys") > 0, "{line}");
+    assert!(printed(&["verify"], &[&out]).starts_with("sound "));
+    let refused = salvage(&out, &data);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("holds a keyspace already"), "{refused:?}");
+
+    // Whole pages gone: redb may panic over that, the program says what it found.
+    let base = out.join("base.redb");
+    let mut bytes = std::fs::read(&base).expect("the database file");
+    let used: Vec<usize> =
+        (8192..bytes.len()).step_by(4096).filter(|at| bytes.get(*at).is_some_and(|b| *b != 0)).collect();
+    assert!(used.len() >= 3, "pages in use");
+    for at in used.iter().step_by(2) {
+        bytes.iter_mut().skip(*at).take(4096).for_each(|byte| *byte = 0);
+    }
+    std::fs::write(&base, &bytes).expect("it is damaged");
+    let damaged = sternpost(&["verify"], &[&out]);
+    assert_eq!(damaged.status.code(), Some(1), "{damaged:?}");
+    let salvaged = salvage(&again, &out);
+    assert!(matches!(salvaged.status.code(), Some(0 | 1)), "{salvaged:?}");
+    let said = String::from_utf8_lossy(&salvaged.stderr).into_owned();
+    assert!(said.contains("lost: ") || said.contains("damaged"), "{said}");
 }

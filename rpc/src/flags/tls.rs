@@ -9,7 +9,7 @@ use crate::edge::{Address, Allowed, ClientCertificates, Endpoint, SelfSigned, Se
 
 /// Where a certificate of our own making is kept, within the data directory.
 const SELF_SIGNED_DIR: &str = "fixtures/client";
-const VALIDITY_YEARS_MAX: u64 = 100;
+const VALIDITY_YEARS_MAX: u32 = 100;
 /// Flags that promise something about connections, which would be broken where none is encrypted.
 const PROMISES: &[&str] = &[
     "cert-file",
@@ -37,7 +37,6 @@ pub(super) fn build(
             None => Ok(None),
         };
     };
-    let self_signed = self_signed(matches, endpoints, advertised)?;
     let auto = is_given(matches, "auto-tls");
     let directory = data_dir.join(SELF_SIGNED_DIR);
     let (cert_file, key_file, self_signed) = match (path(matches, "cert-file"), path(matches, "key-file")) {
@@ -47,7 +46,10 @@ pub(super) fn build(
             }
             (cert, key, None)
         }
-        (None, None) if auto => (directory.join("cert.pem"), directory.join("key.pem"), Some(self_signed)),
+        (None, None) if auto => {
+            let own = self_signed(matches, endpoints, advertised)?;
+            (directory.join("cert.pem"), directory.join("key.pem"), Some(own))
+        }
         (None, None) => return Err(format!("{secure} needs --cert-file and --key-file, or --auto-tls")),
         (Some(_), None) => return Err("--cert-file is given without --key-file".to_owned()),
         (None, Some(_)) => return Err("--key-file is given without --cert-file".to_owned()),
@@ -162,12 +164,11 @@ fn allowed(matches: &ArgMatches) -> Result<Allowed, String> {
 
 fn self_signed(matches: &ArgMatches, endpoints: &[Endpoint], advertised: &[String]) -> Result<SelfSigned, String> {
     let years = *matches.get_one::<u64>("self-signed-cert-validity").expect("the table gives this flag a default");
-    let validity_days = match u32::try_from(years * 365) {
-        Ok(days) if (1..=VALIDITY_YEARS_MAX).contains(&years) => days,
+    let validity_days = match u32::try_from(years) {
+        Ok(years) if (1..=VALIDITY_YEARS_MAX).contains(&years) => years * 365,
         _ => {
-            return Err(format!(
-                "--self-signed-cert-validity={years} is not a number of years from 1 to {VALIDITY_YEARS_MAX}"
-            ));
+            let most = VALIDITY_YEARS_MAX;
+            return Err(format!("--self-signed-cert-validity={years} is not a number of years from 1 to {most}"));
         }
     };
     let mut hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();

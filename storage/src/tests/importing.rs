@@ -267,3 +267,42 @@ fn a_key_whose_lease_is_gone_stays_and_is_attached_to_none() {
     keyspace.flush().unwrap();
     keyspace.verify().unwrap();
 }
+
+/// Bytes that this process has handed to the system so far.
+fn bytes_written() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
+    line.parse().unwrap()
+}
+
+#[test]
+#[ignore = "a measurement: takes minutes and gigabytes"]
+fn bytes_that_an_import_of_many_keys_writes() {
+    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    let (keys, value_bytes) = (number("IMPORT_KEYS", 1_000_000), number("IMPORT_VALUE", 256) as usize);
+    let dir = tempfile::tempdir_in(std::env::var("IMPORT_DIR").unwrap_or_else(|_| ".".into())).unwrap();
+    let environment =
+        Environment { fs: Arc::new(fs::RealFs), clock: Arc::new(SystemClock::new()), entropy: Arc::new(SystemEntropy) };
+    let (begun, before) = (std::time::Instant::now(), bytes_written());
+    let mut import = Import::begin(&dir.path().join("data"), Revision(-1), &Options::standard(), &environment).unwrap();
+    let mut data = 0;
+    for n in 0..keys {
+        // Scattered, each once.
+        let key = format!("/registry/pods/namespace-{:02}/pod-{:08x}", n % 50, (n as u32).wrapping_mul(2_654_435_761));
+        let at = RevisionPair { main: Revision(n as i64 + 2), sub: 0 };
+        let value = Bytes::from(vec![n as u8; value_bytes]);
+        data += (key.len() + value.len()) as u64;
+        let kind = ChangeKind::Put { create: at.main, version: 1, lease: 0, value };
+        import.add(Change { key: Bytes::from(key), at, kind }).unwrap();
+    }
+    let report = import.finish(Revision(keys as i64 + 1), &[]).unwrap();
+    let (written, seconds) = (bytes_written() - before, begun.elapsed().as_secs_f64());
+    println!(
+        "{keys} keys, {} MiB of keys and values: {} MiB written ({} bytes a key), {} MiB on disk, {seconds:.0} s",
+        data >> 20,
+        written >> 20,
+        written / keys,
+        report.size_bytes >> 20
+    );
+    assert_eq!(report.keys, keys);
+}

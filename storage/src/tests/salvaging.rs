@@ -37,14 +37,12 @@ impl Original {
             keyspace.lease_grant(Some(LeaseId(id)), 5000).wait().unwrap();
         }
         let alarm = Alarm { member: keyspace.status().member, kind: AlarmKind::NoSpace };
-        let mut flushed = Revision(0);
         for n in 0..700 {
             machine.clock.advance(rng.below(400));
             if n == 620 {
                 keyspace.compact(200).wait().unwrap();
                 keyspace.wait_swept(Revision(200)).unwrap();
                 keyspace.flush().unwrap();
-                flushed = keyspace.revision();
             }
             let name = format!("key {:03}", rng.below(250));
             if rng.below(6) == 0 {
@@ -64,6 +62,8 @@ impl Original {
         machine.disk.freeze();
         drop(keyspace);
         let machine = machine.after_power_cut(CrashStyle::KeepNone);
+        let disk: Arc<dyn fs::FileSystem> = Arc::new(machine.disk.clone());
+        let flushed = verify(&dir(), &disk, 1 << 20).unwrap().revision;
         Original { machine, changes, revision, compacted: Revision(200), flushed, leases }
     }
 

@@ -72,17 +72,21 @@ fn a_disk_that_fills_up_gives_a_rewrite_up_and_loses_nothing() {
     let (mut given_up, mut done, mut puts) = (0, 0, 0);
     for step in 0..30 {
         let machine = Machine::new(step);
-        let keyspace = machine.open().unwrap();
+        // In many steps.
+        let options = Options { cache_bytes: 32 << 10, ..small() };
+        let keyspace = Keyspace::open(&dir(), options, machine.environment()).unwrap();
         for n in 0..300 {
             keyspace.put(put(&format!("key {n}"), vec![1; 1000])).wait().unwrap();
         }
         keyspace.flush().unwrap();
-        // Enough to begin; what is written meanwhile takes the rest.
-        machine.disk.set_capacity(keyspace.status().size_bytes + (1 << 20) + step * (100 << 10));
         let asked = keyspace.defragment();
         let mut last = Revision(0);
         let mut full = false;
         for n in 0..400 {
+            if n == 5 + step {
+                // Somebody else takes nearly all that is free.
+                machine.disk.set_capacity(keyspace.status().size_bytes + step * (100 << 10));
+            }
             match keyspace.put(put(&format!("key {}", n % 300), vec![2; 1000])).wait() {
                 Ok(reply) => last = reply.revision,
                 Err(error) => {
@@ -112,7 +116,7 @@ fn a_disk_that_fills_up_gives_a_rewrite_up_and_loses_nothing() {
         assert!(machine.after_power_cut(CrashStyle::KeepNone).open().unwrap().revision() >= last);
     }
     println!("{given_up} given up, {done} done, {puts} puts");
-    assert!(given_up >= 3 && puts >= 1000);
+    assert!(given_up >= 3 && puts >= 500);
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn first_format() -> Vec<u8> {
         change(4, 0, b"b", b"", &[0; 3]),
     ];
     let sum = |parts: &[Vec<u8>]| parts.iter().map(|bytes| i64::from(crc32fast::hash(bytes))).sum::<i64>();
-    let end = [-1, 1, 3, 1, 9, sum(&[lease.clone()]), sum(&changes)];
+    let end = [-1, 1, 3, 1, 9, sum(std::slice::from_ref(&lease)), sum(&changes)];
     let mut bytes = [b"STERNSNP".to_vec(), 1_u32.to_le_bytes().to_vec()].concat();
     bytes.extend(block(1, 0, &numbers(&[0x55, 4, EPOCH_MS as i64])));
     bytes.extend(block(2, 1, &lease));

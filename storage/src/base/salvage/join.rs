@@ -31,12 +31,14 @@ pub(super) struct Join {
     gap: Option<Option<Vec<u8>>>,
 }
 
+type Gap = (Option<Vec<u8>>, Option<Vec<u8>>);
+
 /// What the walk over `index` met.
 #[derive(Debug, Default)]
 struct Index {
     sum: Sum,
-    /// Between these two keys rows cannot be read.
-    gaps: Vec<(Option<Vec<u8>>, Option<Vec<u8>>)>,
+    /// Between these two keys rows cannot be read; without one, from the beginning or to the end.
+    gaps: Vec<Gap>,
     altered: BTreeSet<Vec<u8>>,
     /// All rows are there, and no other.
     exact: bool,
