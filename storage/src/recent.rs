@@ -167,3 +167,81 @@ fn newest(versions: &[Arc<Change>], at: RevisionPair) -> Option<&Arc<Change>> {
     let above = versions.partition_point(|change| change.at <= at);
     above.checked_sub(1).and_then(|index| versions.get(index))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::change::ChangeKind;
+
+    /// A part with changes at these places, each of a key of its own and as heavy as any other.
+    fn part(places: &[(i64, i64)]) -> (Part, usize) {
+        let part = Part::default();
+        let change = |(main, sub): (i64, i64)| Change {
+            key: Bytes::from(format!("{main:03}/{sub}")),
+            at: RevisionPair { main: Revision(main), sub },
+            kind: ChangeKind::Tombstone,
+        };
+        places.iter().for_each(|place| part.write().push(change(*place)));
+        (part, change((1, 0)).weight())
+    }
+
+    fn places(changes: &[Arc<Change>]) -> Vec<(i64, i64)> {
+        changes.iter().map(|change| (change.at.main.0, change.at.sub)).collect()
+    }
+
+    #[test]
+    fn changes_come_in_whole_revisions_one_at_least() {
+        let (part, weight) = part(&[(2, 0), (3, 0), (3, 1), (3, 2), (5, 0), (6, 0)]);
+        let taken = |from, upto, max| places(&part.changes(Revision(from), Revision(upto), max));
+        assert_eq!(taken(1, 9, usize::MAX), [(2, 0), (3, 0), (3, 1), (3, 2), (5, 0), (6, 0)]);
+        assert_eq!(taken(3, 5, usize::MAX), [(3, 0), (3, 1), (3, 2), (5, 0)]);
+        assert_eq!(taken(3, 9, 0), [(3, 0), (3, 1), (3, 2)]);
+        assert_eq!(taken(3, 9, 3 * weight), [(3, 0), (3, 1), (3, 2)]);
+        assert_eq!(taken(3, 9, 3 * weight + 1), [(3, 0), (3, 1), (3, 2), (5, 0)]);
+        assert_eq!(taken(4, 4, usize::MAX), []);
+    }
+
+    #[test]
+    fn changes_below_a_place_come_from_the_end_one_at_least() {
+        let (part, weight) = part(&[(2, 0), (3, 0), (3, 1), (5, 0)]);
+        let taken = |main, sub, max| places(&part.changes_below(RevisionPair { main: Revision(main), sub }, max));
+        assert_eq!(taken(9, 0, usize::MAX), [(2, 0), (3, 0), (3, 1), (5, 0)]);
+        assert_eq!(taken(3, 1, usize::MAX), [(2, 0), (3, 0)]);
+        assert_eq!(taken(9, 0, 1), [(5, 0)]);
+        assert_eq!(taken(9, 0, weight + 1), [(3, 1), (5, 0)]);
+        assert_eq!(taken(2, 0, usize::MAX), []);
+    }
+
+    #[test]
+    fn a_scan_looks_at_so_many_keys_and_says_where_it_stopped() {
+        let (part, _) = part(&[(2, 0), (3, 0), (4, 0), (5, 0)]);
+        let scan = |start: &str, end: Option<&str>, at, limit| {
+            let at = RevisionPair::last_of(Revision(at));
+            let scanned = part.scan(start.as_bytes(), end.map(str::as_bytes), at, limit);
+            (places(&scanned.found), scanned.horizon)
+        };
+        assert_eq!(scan("", None, 9, 9), (vec![(2, 0), (3, 0), (4, 0), (5, 0)], None));
+        assert_eq!(scan("003", Some("005"), 9, 2), (vec![(3, 0), (4, 0)], None));
+        assert_eq!(scan("003", None, 9, 2), (vec![(3, 0), (4, 0)], Some(Bytes::from("005/0"))));
+        assert_eq!(scan("", None, 3, 9), (vec![(2, 0), (3, 0)], None));
+        assert_eq!(scan("005", Some("003"), 9, 9), (vec![], None));
+        assert_eq!(part.get(b"004/0", RevisionPair::last_of(Revision(3))), None);
+        assert_eq!(part.get(b"004/0", RevisionPair { main: Revision(4), sub: 0 }).unwrap().at.main, Revision(4));
+    }
+
+    #[test]
+    fn a_part_weighs_what_is_in_it_and_knows_the_keys_of_each_lease() {
+        let (part, weight) = part(&[(2, 0), (3, 0)]);
+        assert_eq!(part.read().weight, 2 * weight);
+        let (a, b) = (Bytes::from("a"), Bytes::from("bb"));
+        part.write().set_lease(LeaseId(1), None);
+        part.write().set_lease_key(LeaseId(1), &b, true);
+        part.write().set_lease_key(LeaseId(1), &a, false);
+        part.write().set_lease_key(LeaseId(2), &a, true);
+        assert_eq!(part.read().weight, 2 * weight + 4 * SMALL_ROW + 4);
+        assert_eq!(part.lease_keys(LeaseId(1)), [(a.clone(), false), (b, true)]);
+        assert_eq!(part.lease_keys(LeaseId(2)), [(a, true)]);
+        assert_eq!(part.lease_keys(LeaseId(3)), []);
+    }
+}

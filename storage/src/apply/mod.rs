@@ -18,6 +18,9 @@ use crate::types::{Digest, LeaseId, MemberId, Position, Revision};
 
 mod lease;
 mod run;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests;
 pub(crate) mod txn;
 
 /// What a command answered, if it was not refused.
