@@ -146,7 +146,7 @@ impl<'a> History<'a> {
         let mut player = over.tape.play();
         let mut next_life = None;
         for (index, place) in places.into_iter().enumerate() {
-            let (style, seed) = (*rng.pick(&STYLES), rng.next());
+            let (style, seed) = (style(is_unsynced(&over.tape, place), rng), rng.next());
             let number = self.next;
             self.next += 1;
             player.advance_to(place);
@@ -168,6 +168,11 @@ impl<'a> History<'a> {
         }
         Ok(next_life.expect("one was chosen"))
     }
+}
+
+/// A style; where a frame was written and not synced, more often one that tears it.
+fn style(unsynced: bool, rng: &mut Rng) -> CrashStyle {
+    if unsynced && rng.chance(50) { CrashStyle::Sectors } else { *rng.pick(&STYLES) }
 }
 
 /// What a life of a seed does to the disk, step by step.
@@ -199,11 +204,16 @@ impl Cut<'_> {
         }
         let over = life.end()?;
         let mut player = over.tape.play();
-        let place = over.first_frame().filter(|_| torn && self.rng.chance(60));
-        player.advance_to(place.unwrap_or_else(|| moment(&over.tape, &mut self.rng)));
-        let cut = player.crash(*self.rng.pick(&STYLES), self.rng.next());
-        self.tally.gone_on += 1;
-        self.open(&cut, over.allowed(player.position())).map(drop)
+        let first = over.first_frame().filter(|_| torn && self.rng.chance(80));
+        let place = first.unwrap_or_else(|| moment(&over.tape, &mut self.rng));
+        player.advance_to(place);
+        // Which sectors of the new frame, and which of the torn one, are there decides what the next start finds.
+        for _ in 0..if first.is_some() { 6 } else { 1 } {
+            let cut = player.crash(style(first.is_some(), &mut self.rng), self.rng.next());
+            self.tally.gone_on += 1;
+            self.open(&cut, over.allowed(place))?;
+        }
+        Ok(())
     }
 
     /// Opens an image, compares it with what it may hold, and cuts its recovery now and then.
