@@ -65,12 +65,12 @@ async fn what_the_program_saves_under_writes_is_served_after_a_restore() {
     let server = Server::start(SMALL).await;
     let load = Load::new(server.url(), 0);
     let clients: Vec<_> = (0..4).map(|client| tokio::spawn(Writer::new(&load, client, seed()).run())).collect();
-    crate::acknowledged(&load, 2000).await;
+    load.acknowledged_more(2000).await;
     let file = server.scratch().join("snapshot");
     let (url, target) = (server.url(), file.clone());
     let saving = tokio::task::spawn_blocking(move || printed(&["snapshot", "save", "--endpoints", &url], &[&target]));
     let saved = saving.await.expect("it is saved");
-    crate::acknowledged(&load, 100).await;
+    load.acknowledged_more(100).await;
     load.stop.store(true, Ordering::SeqCst);
     for client in clients {
         client.await.expect("a client ends in order");

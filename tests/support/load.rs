@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -21,6 +21,9 @@ pub struct Load {
     pub stop: AtomicBool,
     /// True while compaction may be asked for.
     pub compacting: AtomicBool,
+    /// True while nothing more is to be asked, and how many clients are at work nevertheless.
+    pub paused: AtomicBool,
+    pub at_work: AtomicU64,
     /// How many writes were acknowledged.
     pub acknowledged: AtomicU64,
     /// The highest revision that any client was told.
@@ -37,10 +40,30 @@ impl Load {
             ledger: Mutex::default(),
             stop: AtomicBool::new(false),
             compacting: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            at_work: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
             told: AtomicI64::new(1),
             recorded: Mutex::new(vec![1; watches]),
         })
+    }
+
+    /// Waits until so many more writes are acknowledged.
+    pub async fn acknowledged_more(&self, more: u64) {
+        let target = self.acknowledged.load(Ordering::SeqCst) + more;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.acknowledged.load(Ordering::SeqCst) < target {
+            assert!(Instant::now() < deadline, "the clients do not get on");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Waits until no client is at work; none begins until `paused` is taken back.
+    pub async fn pause(&self) {
+        self.paused.store(true, Ordering::SeqCst);
+        while self.at_work.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     fn stopped(&self) -> bool {
@@ -89,19 +112,25 @@ impl Writer {
     /// Works until it is told to stop.
     pub async fn run(mut self) {
         while !self.load.stopped() {
-            let worked = match self.rng.below(100) {
-                0..40 => self.put().await,
-                40..55 => self.swap().await,
-                55..65 => self.update().await,
-                65..75 => self.create_and_delete().await,
-                75..85 => self.lease().await,
-                85..88 => self.compact().await,
-                _ => self.read().await,
-            };
+            self.load.at_work.fetch_add(1, Ordering::SeqCst);
+            let worked = if self.load.paused.load(Ordering::SeqCst) { None } else { self.work().await };
+            self.load.at_work.fetch_sub(1, Ordering::SeqCst);
             if worked.is_none() {
                 // The connection broke; it is made again by the next request.
                 tokio::time::sleep(Duration::from_millis(3)).await;
             }
+        }
+    }
+
+    async fn work(&mut self) -> Option<()> {
+        match self.rng.below(100) {
+            0..40 => self.put().await,
+            40..55 => self.swap().await,
+            55..65 => self.update().await,
+            65..75 => self.create_and_delete().await,
+            75..85 => self.lease().await,
+            85..88 => self.compact().await,
+            _ => self.read().await,
         }
     }
 

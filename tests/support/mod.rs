@@ -11,6 +11,7 @@
 
 pub mod bulk;
 pub mod client;
+pub mod crew;
 pub mod histories;
 pub mod history_run;
 pub mod history_wire;
@@ -19,3 +20,4 @@ pub mod load;
 pub mod recorder;
 pub mod remote;
 pub mod server;
+pub mod tracer;

@@ -11,21 +11,27 @@ use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 
 use super::client::unary;
+use super::tracer::{Traced, Trap};
 use crate::model::wire::{RangeRequest, RangeResponse};
 
 /// How long a start or an end may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+enum Process {
+    Plain(Child),
+    Traced(Traced),
+}
+
 /// A server with a data directory that lives as long as this value.
 pub struct Server {
-    child: Option<Child>,
+    process: Option<Process>,
     directory: TempDir,
     data: PathBuf,
     port: u16,
     peer_port: u16,
     extra: Vec<String>,
-    /// The largest file that the process may write, in blocks of 512 bytes.
-    file_limit: Option<u64>,
+    /// What a shell does before it becomes the process.
+    limits: Option<String>,
     starts: usize,
 }
 
@@ -43,13 +49,13 @@ impl Server {
         let directory = TempDir::new().expect("a temporary directory");
         let data = directory.path().join("data");
         Server {
-            child: None,
+            process: None,
             directory,
             data,
             port: free_port(),
             peer_port: free_port(),
             extra,
-            file_limit: None,
+            limits: None,
             starts: 0,
         }
     }
@@ -62,23 +68,37 @@ impl Server {
 
     /// From the next start on, writes beyond so many blocks of 512 bytes in a file fail; `None` takes that back.
     pub fn limit_files(&mut self, blocks: Option<u64>) {
-        self.file_limit = blocks;
+        // Without the trap the process would be ended by a signal.
+        self.limits = blocks.map(|blocks| format!("trap '' XFSZ; ulimit -f {blocks}"));
+    }
+
+    /// From the next start on, a limit that the shell sets; `None` takes that back.
+    pub fn limit(&mut self, limits: Option<String>) {
+        self.limits = limits;
     }
 
     /// Starts the server on the same directory and waits until it answers; returns how long that took.
     pub async fn start_again(&mut self) -> Duration {
         let begun = Instant::now();
         self.spawn();
-        let deadline = begun + PATIENCE;
+        if let Some(status) = self.answers_or_ends().await {
+            panic!("the server ended with {status}:\n{}", self.log());
+        }
+        begun.elapsed()
+    }
+
+    /// Waits until the process answers, or ends: then with which status.
+    pub async fn answers_or_ends(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.exited() {
-                panic!("the server ended with {status}:\n{}", self.log());
+                return Some(status);
             }
             if Instant::now() > deadline {
                 panic!("the server does not answer:\n{}", self.log());
             }
             if self.answers().await {
-                return begun.elapsed();
+                return None;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -86,11 +106,28 @@ impl Server {
 
     /// Starts the process and returns at once.
     pub fn spawn(&mut self) {
-        self.starts += 1;
-        let log = File::create(self.log_path()).expect("a log file");
-        let mut command = self.command();
+        let (mut command, log) = (self.command(), self.new_log());
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a second handle")).stderr(log);
-        self.child = Some(command.spawn().expect("the server's program"));
+        self.process = Some(Process::Plain(command.spawn().expect("the server's program")));
+    }
+
+    /// The same, with its system calls on the data directory counted, and killed at the one that a trap names.
+    pub fn spawn_traced(&mut self, trap: Option<Trap>) {
+        let (command, log) = (self.command(), self.new_log());
+        self.process = Some(Process::Traced(Traced::spawn(&command, log, &self.data, trap)));
+    }
+
+    /// The process, which was started with `spawn_traced`.
+    pub fn traced(&self) -> &Traced {
+        match &self.process {
+            Some(Process::Traced(traced)) => traced,
+            _ => panic!("no server runs that is traced"),
+        }
+    }
+
+    fn new_log(&mut self) -> File {
+        self.starts += 1;
+        File::create(self.log_path()).expect("a log file")
     }
 
     fn command(&self) -> Command {
@@ -123,8 +160,8 @@ impl Server {
             "--advertise-client-urls",
             &url,
         ]);
-        match self.file_limit {
-            Some(blocks) => limited(&command, blocks),
+        match &self.limits {
+            Some(limits) => limited(&command, limits),
             None => command,
         }
     }
@@ -140,7 +177,10 @@ impl Server {
 
     /// The status with which the process ended, if it did.
     pub fn exited(&mut self) -> Option<ExitStatus> {
-        self.child.as_mut()?.try_wait().expect("the process is ours")
+        match self.process.as_mut()? {
+            Process::Plain(child) => child.try_wait().expect("the process is ours"),
+            Process::Traced(traced) => traced.status(),
+        }
     }
 
     /// Waits for the process to end.
@@ -148,7 +188,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.exited() {
-                self.child = None;
+                self.process = None;
                 return status;
             }
             assert!(Instant::now() < deadline, "the server does not end:\n{}", self.log());
@@ -158,19 +198,31 @@ impl Server {
 
     /// Ends the process on the spot, as a crash would.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().expect("the process is ours");
-            child.wait().expect("the process is ours");
+        match self.process.take() {
+            Some(Process::Plain(mut child)) => {
+                child.kill().expect("the process is ours");
+                child.wait().expect("the process is ours");
+            }
+            Some(Process::Traced(traced)) => traced.kill(),
+            None => {}
         }
     }
 
     /// Asks the process to end.
     pub fn terminate(&self) {
-        kill_process(self.pid(), Signal::TERM).expect("the process is ours");
+        self.signal(Signal::TERM);
     }
 
-    fn pid(&self) -> Pid {
-        Pid::from_child(self.child.as_ref().expect("the server runs"))
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the process is ours");
+    }
+
+    pub fn pid(&self) -> Pid {
+        match self.process.as_ref().expect("the server runs") {
+            Process::Plain(child) => Pid::from_child(child),
+            Process::Traced(traced) => traced.pid(),
+        }
     }
 
     /// The memory that the process takes, in bytes.
@@ -240,10 +292,10 @@ fn free_port() -> u16 {
     listener.local_addr().expect("a bound address").port()
 }
 
-/// The same command with a limit on files, under which a write fails instead of ending the process.
-fn limited(command: &Command, blocks: u64) -> Command {
+/// The same command behind what a shell does first.
+fn limited(command: &Command, limits: &str) -> Command {
     let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' XFSZ; ulimit -f \"$0\"; exec \"$@\"", &blocks.to_string()]);
+    shell.args(["-c", &format!("{limits}; exec \"$0\" \"$@\"")]);
     shell.arg(command.get_program()).args(command.get_args());
     shell
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The limits of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// Connections open on one address; further ones wait to be accepted.
+    /// Connections open on all addresses together; further ones wait.
     pub(crate) connections_max: usize,
     /// A connection that has not greeted by then is closed.
     pub(crate) handshake_timeout: Duration,

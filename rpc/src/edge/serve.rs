@@ -21,10 +21,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Dropping the future closes whatever is left.
 pub(crate) async fn serve(listeners: Vec<Listener>, front: Front, limits: Limits, stop: watch::Receiver<bool>) {
     let limits = Arc::new(limits);
+    let permits = Arc::new(Semaphore::new(limits.connections_max));
     let mut addresses = JoinSet::new();
     for listener in listeners {
         let protocol = Protocol::new(front.clone(), Arc::clone(&limits), stop.clone());
-        addresses.spawn(serve_address(listener, protocol, limits.connections_max, stop.clone()));
+        addresses.spawn(serve_address(listener, protocol, Arc::clone(&permits), stop.clone()));
     }
     while addresses.join_next().await.is_some() {}
 }
@@ -32,28 +33,29 @@ pub(crate) async fn serve(listeners: Vec<Listener>, front: Front, limits: Limits
 async fn serve_address(
     listener: Listener,
     protocol: Protocol,
-    connections_max: usize,
+    permits: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut connections = JoinSet::new();
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
-        () = accept_all(&listener, &protocol, connections_max, &mut connections) => {}
+        () = accept_all(&listener, &protocol, &permits, &mut connections) => {}
     }
     // From here on a connection attempt is refused; a socket file is gone.
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-async fn accept_all(listener: &Listener, protocol: &Protocol, connections_max: usize, connections: &mut JoinSet<()>) {
-    let permits = Arc::new(Semaphore::new(connections_max));
+/// Each address may hold one connection that it has accepted and does not serve yet: nobody waits for one that never comes.
+async fn accept_all(listener: &Listener, protocol: &Protocol, permits: &Arc<Semaphore>, connections: &mut JoinSet<()>) {
     let mut pause = PAUSE_MIN;
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+    loop {
         // Ended connections leave their result behind until it is taken.
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok(accepted) => {
                 pause = PAUSE_MIN;
+                let Ok(permit) = Arc::clone(permits).acquire_owned().await else { return };
                 let serving = serve_accepted(accepted, protocol.clone());
                 connections.spawn(async move {
                     serving.await;

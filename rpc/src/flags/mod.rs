@@ -37,11 +37,15 @@ pub(crate) fn from_process(arguments: &[String]) -> Result<Settings, Stop> {
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_"));
     let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
     let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;
-    parse(arguments, &variables, crate::edge::connections_max())
+    parse(arguments, &variables, crate::edge::connections_max)
 }
 
 /// Reads settings from a command line without the program's name, and from variables.
-fn parse(arguments: &[String], variables: &[(String, String)], connections_max: usize) -> Result<Settings, Stop> {
+fn parse(
+    arguments: &[String],
+    variables: &[(String, String)],
+    connections_max: impl FnOnce() -> Result<usize, String>,
+) -> Result<Settings, Stop> {
     let mut given = grammar::split(arguments)?;
     if let Some(asked) = given.remove("version")
         && grammar::switch(&asked).map_err(Stop::usage)?
@@ -51,6 +55,7 @@ fn parse(arguments: &[String], variables: &[(String, String)], connections_max: 
     let unknown_variables = environment::merge(&mut given, variables)?;
     let matches = grammar::check(&given)?;
     let without_effect = without_effect(&given)?;
+    let connections_max = connections_max().map_err(Stop::refused)?;
     settings::build(&matches, connections_max, without_effect, unknown_variables).map_err(Stop::refused)
 }
 

@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 100;
 fn read(line: &str, variables: &[(&str, &str)]) -> Result<Settings, Stop> {
     let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let variables: Vec<_> = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    parse(&arguments, &variables, CONNECTIONS)
+    parse(&arguments, &variables, || Ok(CONNECTIONS))
 }
 
 #[track_caller]

@@ -43,8 +43,13 @@ struct Server {
 }
 
 async fn start(address: Address, limits: Limits) -> Server {
-    let listeners = bind(&[address]).await.expect("a free address");
-    let address = listeners.first().expect("one listener").address().expect("a bound address");
+    start_all(&[address], limits).await
+}
+
+/// A server on several addresses, of which the last is the one that it names.
+async fn start_all(addresses: &[Address], limits: Limits) -> Server {
+    let listeners = bind(addresses).await.expect("free addresses");
+    let address = listeners.last().expect("a listener").address().expect("a bound address");
     let (_, service) = health_reporter();
     let plain = plain_routes(Arc::new(|| None));
     let front = Front::new(Routes::new(service).into_axum_router(), plain, METHODS, limits.message_bytes_max);

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use super::client::{Client, connect, exchange};
-use super::{Address, bind, limits, loopback, start};
+use super::{Address, bind, limits, loopback, start, start_all};
 
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
@@ -102,4 +102,19 @@ async fn a_connection_above_the_limit_waits_for_one_to_end() {
     drop(first);
     assert!(text(&second.await.expect("no panic")).starts_with("HTTP/1.1 404"));
     drop(connect(&server.address).await);
+}
+
+#[tokio::test]
+async fn connections_on_all_addresses_share_the_limit_and_none_waits_for_an_idle_address() {
+    let scratch = tempfile::TempDir::new().expect("a directory");
+    let other = Address::Unix(scratch.path().join("socket"));
+    let one = super::Limits { connections_max: 1, ..limits() };
+    let server = start_all(&[other.clone(), loopback()], one).await;
+    let mut first = Client::new(&server.address).await;
+    assert_eq!(first.check_health().await.code, "0");
+    let second = tokio::spawn(async move { exchange(&other, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await });
+    assert_eq!(first.check_health().await.code, "0");
+    assert!(!second.is_finished());
+    drop(first);
+    assert!(text(&second.await.expect("no panic")).starts_with("HTTP/1.1 404"));
 }
