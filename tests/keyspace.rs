@@ -2,6 +2,8 @@
 
 mod embedded;
 mod model;
+#[cfg(feature = "failpoints")]
+mod planted;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ use model::rng::{Rng, seed, setting};
 use model::state::Model;
 use model::wire::*;
 use model::wire_more::*;
-use storage::{Keyspace, LeaseId, Status};
+use storage::{Keyspace, LeaseId, Options, Status};
 
 #[test]
 fn random_requests_are_answered_as_the_model_answers() {
@@ -151,6 +153,38 @@ fn history(seed: u64, length: usize) -> Vec<Request> {
     requests
 }
 
+/// Replays a history of so many requests without a flush, and with one at each position. Returns the number of positions.
+fn flush_at_every_position(seed: u64, length: usize) -> usize {
+    let requests = history(seed, length);
+    let run = |flush_before: Option<usize>| {
+        let mut driver = Embedded::new(never_flushing());
+        for (index, request) in requests.iter().enumerate() {
+            if flush_before == Some(index) {
+                assert!(driver.flush());
+            }
+            let _ = driver.apply(request);
+        }
+        if flush_before == Some(requests.len()) {
+            assert!(driver.flush());
+        }
+        assert!(driver.reopen(true));
+        let keyspace = driver.keyspace.clone();
+        observe(&keyspace, &mut driver)
+    };
+    let never = run(None);
+    // Replayed by a process that has less memory, so that parts arrive in base on the way.
+    let mut driver = Embedded::new(never_flushing());
+    requests.iter().for_each(|request| drop(driver.apply(request)));
+    driver.limit(Options { recent_changes: 6, ..never_flushing() });
+    assert!(driver.reopen(true));
+    let keyspace = driver.keyspace.clone();
+    assert_eq!(never, observe(&keyspace, &mut driver), "seed {seed}, flushed while it is replayed");
+    for position in 0..=requests.len() {
+        assert_eq!(never, run(Some(position)), "seed {seed}, flushed before {position}");
+    }
+    requests.len() + 1
+}
+
 #[test]
 fn a_flush_at_any_position_leaves_the_same_state_after_a_crash() {
     let first = seed();
@@ -159,28 +193,7 @@ fn a_flush_at_any_position_leaves_the_same_state_after_a_crash() {
     let begun = Instant::now();
     let (mut histories, mut positions) = (0, 0);
     while histories < 20 && begun.elapsed() < limit {
-        let requests = history(first.wrapping_add(histories), 40);
-        let run = |flush_before: Option<usize>| {
-            let mut driver = Embedded::new(never_flushing());
-            for (index, request) in requests.iter().enumerate() {
-                if flush_before == Some(index) {
-                    assert!(driver.flush());
-                }
-                let _ = driver.apply(request);
-            }
-            if flush_before == Some(requests.len()) {
-                assert!(driver.flush());
-            }
-            assert!(driver.reopen(true));
-            let keyspace = driver.keyspace.clone();
-            observe(&keyspace, &mut driver)
-        };
-        let never = run(None);
-        for position in 0..=requests.len() {
-            let flushed = run(Some(position));
-            assert_eq!(never, flushed, "seed {}, flushed before {position}", first.wrapping_add(histories));
-            positions += 1;
-        }
+        positions += flush_at_every_position(first.wrapping_add(histories), 40);
         histories += 1;
     }
     println!("seed={first}: {histories} histories, {positions} positions in {:?}", begun.elapsed());

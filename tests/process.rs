@@ -6,6 +6,7 @@ mod refusing;
 mod shrinking;
 mod snapshots;
 mod support;
+mod tls;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};

@@ -2,25 +2,22 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use storage::fs::{File, FileSystem, OpenMode, RealFs};
 use storage::{SnapshotFile, SnapshotInfo};
-use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
 use crate::codec::EtcdCodec;
+use crate::dial::{Trust, dial};
 use crate::pb::etcdserverpb as pb;
 
 const METHOD: &str = "/etcdserverpb.Maintenance/Snapshot";
-/// How long a server may take to accept the connection, and to answer a ping.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes the snapshot beside `file`, makes it durable, checks all of it, and only then gives it the name.
-pub(crate) fn snapshot(endpoint: &str, file: &Path) -> Result<SnapshotInfo, String> {
+pub(crate) fn snapshot(endpoint: &str, trust: &Trust, file: &Path) -> Result<SnapshotInfo, String> {
     let part = beside(file);
-    let done = fetch(endpoint, &part).and_then(|()| settle(&part, file));
+    let done = fetch(endpoint, trust, &part).and_then(|()| settle(&part, file));
     if done.is_err() {
         // Perhaps it was never begun.
         drop(RealFs.remove(&part));
@@ -42,7 +39,7 @@ fn settle(part: &Path, file: &Path) -> Result<SnapshotInfo, String> {
     Ok(info)
 }
 
-fn fetch(endpoint: &str, part: &Path) -> Result<(), String> {
+fn fetch(endpoint: &str, trust: &Trust, part: &Path) -> Result<(), String> {
     let writing = |error| format!("writing {}: {error}", part.display());
     let leftover = RealFs.metadata(part).map_err(writing)?.is_some();
     if leftover {
@@ -50,13 +47,13 @@ fn fetch(endpoint: &str, part: &Path) -> Result<(), String> {
     }
     let file = RealFs.open(part, OpenMode::CreateNew).map_err(writing)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| format!("cannot start: {error}"))?.block_on(receive(endpoint, &file, part))?;
+    runtime.map_err(|error| format!("cannot start: {error}"))?.block_on(receive(endpoint, trust, &file, part))?;
     file.sync().map_err(writing)
 }
 
-async fn receive(endpoint: &str, file: &Arc<dyn File>, part: &Path) -> Result<(), String> {
+async fn receive(endpoint: &str, trust: &Trust, file: &Arc<dyn File>, part: &Path) -> Result<(), String> {
     let failed = |status: Status| format!("{endpoint}: {}", status.message());
-    let mut messages = open(endpoint).await?;
+    let mut messages = open(endpoint, trust).await?;
     let mut offset = 0;
     while let Some(message) = messages.message().await.map_err(failed)? {
         file.write_at(offset, &message.blob).map_err(|error| format!("writing {}: {error}", part.display()))?;
@@ -65,24 +62,12 @@ async fn receive(endpoint: &str, file: &Arc<dyn File>, part: &Path) -> Result<()
     Ok(())
 }
 
-async fn open(endpoint: &str) -> Result<Streaming<pb::SnapshotResponse>, String> {
-    let url = match endpoint.split_once("://") {
-        None => format!("http://{endpoint}"),
-        Some(("http", _)) => endpoint.to_owned(),
-        Some((scheme, _)) => return Err(format!("{endpoint}: {scheme} is not supported, http is")),
-    };
-    let address = Endpoint::from_shared(url).map_err(|error| format!("{endpoint}: {error}"))?;
-    let address = address.connect_timeout(PATIENCE).http2_keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
-    let channel: Channel = address.connect().await.map_err(|error| format!("{endpoint}: {}", innermost(&error)))?;
+async fn open(endpoint: &str, trust: &Trust) -> Result<Streaming<pb::SnapshotResponse>, String> {
+    let channel = dial(endpoint, trust).await?;
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.map_err(|error| format!("{endpoint}: {error}"))?;
     let codec = EtcdCodec::<pb::SnapshotRequest, pb::SnapshotResponse>::default();
     let request = Request::new(pb::SnapshotRequest {});
     let opened = grpc.server_streaming(request, PathAndQuery::from_static(METHOD), codec).await;
     opened.map(|opened| opened.into_inner()).map_err(|status| format!("{endpoint}: {}", status.message()))
-}
-
-/// The cause that says something.
-fn innermost(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), innermost)
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use compaction::Progress;
 use storage::{Environment, Keyspace, SystemClock, SystemEntropy};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -12,10 +13,11 @@ use tracing::{error, info, warn};
 
 use crate::auto_compaction;
 use crate::commands;
-use crate::edge::{self, Front, Listener};
+use crate::edge::{self, Doors, Grpc, Listener, Tls, TlsSettings};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
 use crate::logging;
+use crate::scrub;
 use crate::shrink;
 use crate::signals::{Signal, Signals};
 
@@ -86,6 +88,9 @@ async fn start(settings: Settings) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return refuse(format_args!("cannot handle signals: {error}")),
     };
+    if let Some(Err(why)) = settings.tls.as_ref().map(TlsSettings::check) {
+        return refuse(why);
+    }
     let listeners = match edge::bind(&settings.listen).await {
         Ok(listeners) => listeners,
         Err(why) => return refuse(why),
@@ -95,13 +100,17 @@ async fn start(settings: Settings) -> ExitCode {
         // Opening is no different from a crash to the files, so it need not be waited for.
         signal = signals.next() => return signal.exit_code(),
     };
-    match opened {
-        Ok(keyspace) => {
-            announce(&settings, &listeners, &keyspace);
-            serve(settings, listeners, keyspace, signals).await
-        }
-        Err(why) => refuse(format_args!("cannot open {}: {why}", settings.data_dir.display())),
-    }
+    let keyspace = match opened {
+        Ok(keyspace) => keyspace,
+        Err(why) => return refuse(format_args!("cannot open {}: {why}", settings.data_dir.display())),
+    };
+    // A certificate of our own making is kept in the data directory, which is ours from here on.
+    let tls = match settings.tls.clone().map(Tls::load).transpose() {
+        Ok(tls) => tls.map(Arc::new),
+        Err(why) => return refuse(why),
+    };
+    announce(&settings, &listeners, &keyspace);
+    serve(settings, listeners, tls, keyspace, signals).await
 }
 
 async fn open(settings: &Settings) -> Result<Keyspace, String> {
@@ -130,26 +139,36 @@ fn announce(settings: &Settings, listeners: &[Listener], keyspace: &Keyspace) {
     info!(path = %settings.data_dir.display(), created, size_bytes = status.size_bytes, "data directory");
     let (frames_replayed, bytes_read) = (status.opened.frames_replayed, status.opened.bytes_read);
     info!(revision = %status.revision, compacted = %status.compacted, frames_replayed, bytes_read, "recovered");
-    for address in listeners.iter().filter_map(|listener| listener.address().ok()) {
-        info!(%address, "listening");
+    for error in &status.opened.damage {
+        warn!(%error, "the log is damaged where it is not needed any more: the database file has what was there");
+    }
+    for endpoint in listeners.iter().map(Listener::endpoint) {
+        info!(address = %endpoint, serves = %endpoint.serves, "listening");
     }
 }
 
 /// Serves until a signal or a final error, then ends.
-async fn serve(settings: Settings, listeners: Vec<Listener>, keyspace: Keyspace, mut signals: Signals) -> ExitCode {
+async fn serve(
+    settings: Settings,
+    listeners: Vec<Listener>,
+    tls: Option<Arc<Tls>>,
+    keyspace: Keyspace,
+    mut signals: Signals,
+) -> ExitCode {
     let (stop, stopped) = watch::channel(false);
     let api = join::api(&keyspace, &settings, stopped.clone());
-    let front = Front::new(
-        api.grpc.clone(),
-        edge::plain_routes(join::health(&keyspace)),
-        api.methods,
-        settings.limits.message_bytes_max,
-    );
-    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, stopped.clone()));
+    let message_bytes_max = settings.limits.message_bytes_max;
+    let grpc = Grpc { routes: api.grpc.clone(), methods: api.methods, message_bytes_max };
+    let doors = Doors::new(grpc, join::health(&keyspace));
+    let (progress, _) = watch::channel(Progress::default());
+    tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, progress, stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
-        tokio::spawn(shrink::run(keyspace.clone(), interval, stopped.clone()));
+        tokio::spawn(shrink::run(keyspace.clone(), interval, settings.storage.segment_bytes, stopped.clone()));
     }
-    let server = tokio::spawn(edge::serve(listeners, front, settings.limits, stopped));
+    if let Some(interval) = settings.scrub_interval {
+        tokio::spawn(scrub::run(keyspace.clone(), interval, stopped.clone()));
+    }
+    let server = tokio::spawn(edge::serve(listeners, doors, tls, settings.limits, stopped));
     let watched = keyspace.clone();
     let mut ending = Ending { keyspace: ManuallyDrop::new(keyspace), api, stop, server };
     tokio::select! {

@@ -1,12 +1,12 @@
-//! Rewriting the database file: on request, and on its own when the policy says that it is worth it.
+//! Rewriting the database file and releasing the log: on request, and on its own when the policy says that it is worth it.
 
 use std::time::Duration;
 
-use compaction::{Shrinking, Sizes};
+use compaction::{Proposal, Shrinking, Sizes};
 use storage::{Error, Keyspace, Shrunk};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// Has the file rewritten and logs what that did. Dropping the future gives up the answer, not the rewrite.
 pub(crate) async fn rewrite(keyspace: &Keyspace, reason: &'static str) -> Result<Shrunk, Error> {
@@ -28,31 +28,57 @@ pub(crate) async fn rewrite(keyspace: &Keyspace, reason: &'static str) -> Result
     task.await.unwrap_or(Err(Error::Stopped))
 }
 
-/// Rewrites the file whenever it is worth it, looking every `interval`, until `stop` turns true.
-pub(crate) async fn run(keyspace: Keyspace, interval: Duration, mut stop: watch::Receiver<bool>) {
-    let begun = Instant::now();
+/// Does what the policy proposes, looking every `interval`, until `stop` turns true.
+pub(crate) async fn run(keyspace: Keyspace, interval: Duration, segment_bytes: u64, mut stop: watch::Receiver<bool>) {
+    let epoch = Instant::now();
     let mut shrinking = Shrinking::default();
-    let mut ticks = tokio::time::interval_at(begun + interval, interval);
+    let mut ticks = tokio::time::interval_at(epoch + interval, interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
-        let Some(before) = sizes(&keyspace) else { continue };
-        if !shrinking.is_due(begun.elapsed(), before) {
-            continue;
-        }
-        match rewrite(&keyspace, "garbage outweighs data").await {
-            Ok(_) => shrinking.done(sizes(&keyspace).unwrap_or(before)),
-            Err(_) => shrinking.failed(begun.elapsed()),
+        let Some(before) = sizes(&keyspace, segment_bytes) else { continue };
+        let begun = epoch.elapsed();
+        let reason = match shrinking.propose(begun, before) {
+            None => continue,
+            Some(Proposal::Flush) => {
+                flush(&keyspace).await;
+                continue;
+            }
+            Some(Proposal::RewriteAtWork) => "garbage outweighs data",
+            Some(Proposal::RewriteAtRest) => "little else to do",
+        };
+        match rewrite(&keyspace, reason).await {
+            Ok(_) => {
+                shrinking.done(begun, epoch.elapsed(), sizes(&keyspace, segment_bytes).unwrap_or(before));
+            }
+            Err(_) => shrinking.failed(epoch.elapsed()),
         }
     }
 }
 
+async fn flush(keyspace: &Keyspace) {
+    let keyspace = keyspace.clone();
+    let flushed = tokio::task::spawn_blocking(move || keyspace.flush()).await;
+    // A lack of room raises an alarm elsewhere; any other error ends the keyspace.
+    if let Ok(Err(error)) = flushed {
+        debug!(%error, "no flush");
+    }
+}
+
 /// None if the disk does not say what is free: the next look may know more.
-fn sizes(keyspace: &Keyspace) -> Option<Sizes> {
+fn sizes(keyspace: &Keyspace, segment_bytes: u64) -> Option<Sizes> {
     let status = keyspace.status();
     let free = keyspace.free_bytes().ok()?;
-    Some(Sizes { file: status.base_bytes, rewritten: status.base_bytes_if_rewritten, free })
+    let log = status.size_bytes.saturating_sub(status.base_bytes);
+    Some(Sizes {
+        file: status.base_bytes,
+        rewritten: status.base_bytes_if_rewritten,
+        free,
+        // One segment stays.
+        log: log.saturating_sub(segment_bytes),
+        revision: status.revision.0,
+    })
 }

@@ -26,6 +26,7 @@ use crate::env::Entropy;
 use crate::error::Error;
 use crate::fs::{FileSystem, HeldLock, OpenMode};
 use crate::log::Log;
+use crate::sort;
 use crate::types::{LogId, MemberId};
 
 /// The format of data directories that this version writes; it reads no other.
@@ -126,6 +127,11 @@ impl Directory {
         Ok(())
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where base is.
     pub(crate) fn base(&self) -> PathBuf {
         self.path.join(BASE)
@@ -136,14 +142,14 @@ impl Directory {
         self.path.join(LOG)
     }
 
-    /// Removes what a rewrite of base left behind.
+    /// Removes what a rewrite of base left behind, and makes the names durable that were found: the process before may have been killed between
+    /// a rename and its sync, and the log is trimmed by what is under the new name.
     pub(crate) fn remove_leftovers(&self) -> Result<(), Error> {
         let path = base::unfinished(&self.base());
         let fail = |error| Error::io(format!("remove {}", path.display()), &error);
-        if self.fs.metadata(&path).map_err(fail)?.is_none() {
-            return Ok(());
+        if self.fs.metadata(&path).map_err(fail)?.is_some() {
+            self.fs.remove(&path).map_err(fail)?;
         }
-        self.fs.remove(&path).map_err(fail)?;
         self.sync()
     }
 
@@ -164,6 +170,9 @@ impl Directory {
         }
         if self.fs.metadata(&self.base()).map_err(fail)?.is_some() {
             self.fs.remove(&self.base()).map_err(fail)?;
+        }
+        for run in names_again(&self.fs, &self.path)?.iter().filter(|name| name.starts_with(sort::RUN_PREFIX)) {
+            self.fs.remove(&self.path.join(run)).map_err(fail)?;
         }
         self.sync()
     }

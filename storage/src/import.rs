@@ -15,12 +15,16 @@ use crate::leases::LEASE_TTL_MAX_SECONDS;
 use crate::log::LocalLog;
 use crate::options::{Environment, Options};
 use crate::recent::PartData;
+use crate::request::AlarmKind;
 use crate::tables::{Applied, LeaseRow};
-use crate::types::{Digest, LeaseId, Position, Revision, RevisionPair};
+use crate::types::{Digest, LeaseId, MemberId, Position, Revision, RevisionPair};
 
 /// The import counts as the first frame, so that base goes with this log alone: the log begins behind it, with the digest of what was
 /// imported.
 const POSITION: Position = Position(1);
+
+/// Marks that wait to be written.
+const MARKS_MAX: usize = 100_000;
 
 /// A lease to import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,7 @@ pub struct Import {
     part_changes: usize,
     compacted: Revision,
     last: RevisionPair,
+    last_mark: Option<(u64, Revision)>,
     digest: Digest,
     report: ImportReport,
     expected_keys: Option<u64>,
@@ -96,6 +101,7 @@ impl Import {
             part_changes: options.recent_changes / 2,
             compacted,
             last: RevisionPair { main: Revision::FIRST, sub: i64::MAX },
+            last_mark: None,
             digest: Digest::default(),
             report: ImportReport::default(),
             expected_keys: None,
@@ -109,6 +115,7 @@ impl Import {
     /// Errors: `Corrupt` for a version that cannot be; `NoSpace`, `Io`. After an error the import is to be dropped.
     pub fn add(&mut self, change: Change) -> Result<(), Error> {
         self.check(&change)?;
+        failpoint!(Import, Err);
         self.digest = self.digest.chain(&content(&change));
         self.last = change.at;
         self.report.versions += 1;
@@ -117,6 +124,32 @@ impl Import {
             self.flush(Applied { compacted: self.compacted, ..UNFINISHED })?;
         }
         Ok(())
+    }
+
+    /// Says when a revision was reached, in milliseconds since 1970; marks come in order. Those below the compacted revision are dropped. Errors:
+    /// `Corrupt` for a mark that is not in order; `NoSpace`, `Io`.
+    pub fn add_mark(&mut self, time_ms: u64, revision: Revision) -> Result<(), Error> {
+        if let Some((last_ms, last)) = self.last_mark
+            && (time_ms <= last_ms || revision < last)
+        {
+            return Err(wrong(format!("a mark of revision {revision} at {time_ms} ms follows {last} at {last_ms} ms")));
+        }
+        self.last_mark = Some((time_ms, revision));
+        if revision >= self.compacted {
+            self.digest = self.digest.chain(&numbers(&[time_ms.cast_signed(), revision.0]));
+            self.part.marks.insert(time_ms, revision);
+        }
+        if self.part.marks.len() < MARKS_MAX {
+            return Ok(());
+        }
+        self.flush(Applied { compacted: self.compacted, ..UNFINISHED })
+    }
+
+    /// Raises an alarm; without a member it is that of the new directory.
+    pub fn add_alarm(&mut self, member: Option<MemberId>, kind: AlarmKind) {
+        let member = member.unwrap_or(self.directory.identity.member);
+        self.digest = self.digest.chain(&numbers(&[kind as i64]));
+        self.part.alarms.insert((member, kind), true);
     }
 
     /// Makes `finish` fail, with `Corrupt`, unless so many keys live at the end.
@@ -158,7 +191,12 @@ impl Import {
         }
         let unfinished = Applied { compacted: self.compacted, ..UNFINISHED };
         self.flush(unfinished)?;
-        let now_ms = self.environment.clock.wall_ms();
+        let (mark_ms, marked) = self.last_mark.unwrap_or_default();
+        if marked > revision {
+            return Err(wrong(format!("revision {revision}, a mark of revision {marked}")));
+        }
+        // Time never runs backwards, whatever a clock elsewhere said.
+        let now_ms = self.environment.clock.wall_ms().max(mark_ms);
         self.add_leases(leases, now_ms)?;
         self.attach_keys(leases, unfinished)?;
         if let Some(expected) = self.expected_keys.filter(|expected| *expected != self.report.keys) {
@@ -173,6 +211,7 @@ impl Import {
         let (fs, log) = (&self.environment.fs, self.directory.identity.log);
         let log =
             LocalLog::create_at(fs.clone(), &self.directory.log(), log, self.segment_bytes, POSITION.next(), digest)?;
+        failpoint!(ImportFinish, Err);
         self.directory.complete()?;
         self.finished = true;
         let totals = self.base.totals();

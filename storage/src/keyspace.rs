@@ -121,6 +121,7 @@ impl Keyspace {
 
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
+        failpoint!(Read, Err);
         let (view, question) = self.inner.shared.view_for(request)?;
         let known = question.as_ref().and_then(Question::known);
         let reply = RangeReader { known, ..self.reader(&view, request.at) }.range(request);
@@ -133,7 +134,7 @@ impl Keyspace {
     fn reader<'a>(&'a self, view: &'a View, at: At) -> RangeReader<'a> {
         RangeReader {
             sources: &view.sources,
-            at: place(at, RevisionPair::last_of(view.current)),
+            at: place(at, if planted!(DirtyRead) { RevisionPair::MAX } else { RevisionPair::last_of(view.current) }),
             current: view.current,
             counts: Some(&self.inner.shared.counts),
             known: None,
@@ -215,20 +216,13 @@ impl Keyspace {
         self.inner.shared.view().sources.revision_at(time_ms)
     }
 
-    /// Walks all of base and compares every row with its checksum, every table with its totals, index with history, and attached keys with leases. Costs about a
-    /// read of the whole file. Errors: `Corrupt`, saying which table; `Io`.
-    pub fn verify(&self) -> Result<(), Error> {
-        let base = self.inner.shared.view().sources.base;
-        base.verify()?;
-        base.verify_lease_keys()
-    }
-
     /// What operators ask first.
     pub fn status(&self) -> Status {
         let head = self.inner.shared.head();
         Status {
             revision: head.revision,
             compacted: head.compacted,
+            swept: head.swept,
             applied: head.position,
             digest: head.digest,
             size_bytes: head.base_bytes + head.log_bytes,
@@ -238,7 +232,7 @@ impl Keyspace {
             member: self.inner.identity.member,
             cluster: self.inner.identity.cluster,
             alarms: head.alarms.clone(),
-            opened: self.inner.opened,
+            opened: self.inner.opened.clone(),
         }
     }
 

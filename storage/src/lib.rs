@@ -57,13 +57,20 @@
 //! # }
 //! ```
 
+#[macro_use]
+mod macros;
+
 mod apply;
 mod base;
 mod change;
+mod checks;
 mod command;
+mod contain;
 mod engine;
 mod env;
 mod error;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
 mod files;
 pub mod fs;
 mod import;
@@ -79,7 +86,9 @@ mod recent;
 mod replay;
 mod reply;
 mod request;
+mod salvage;
 mod snapshot;
+mod sort;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -88,6 +97,7 @@ mod types;
 mod verify;
 mod watch;
 
+pub use base::Lost;
 pub use change::{Change, ChangeKind};
 pub use command::COMMAND_BYTES_MAX;
 pub use env::{Clock, Entropy, SystemClock, SystemEntropy};
@@ -99,6 +109,7 @@ pub use options::{Environment, Options, Tuning};
 pub use pending::Pending;
 pub use reply::*;
 pub use request::*;
+pub use salvage::{SalvageReport, salvage};
 pub use snapshot::{SnapshotFile, SnapshotInfo, SnapshotStream};
 pub use types::*;
 pub use verify::{VerifyReport, verify};

@@ -28,20 +28,22 @@ const STEP_BYTES: usize = 16 << 20;
 pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds: Bounds) -> Result<u64, Error> {
     let mut replayed = 0;
     loop {
-        let frames = log.read(state.applied.position.next(), STEP_BYTES)?;
+        let frames = log.read(state.applied.position.next(), small!(STEP_BYTES, 1))?;
         if frames.is_empty() {
             break;
         }
+        failpoint!(Replay, Err);
         let frames = frames.into_iter().map(decoded).collect::<Result<Vec<_>, _>>()?;
         let mut known = Some(Arc::new(look_up(&shared.head().sources.clone(), &frames)?));
         for frame in &frames {
             let sources = Sources { known: known.clone(), ..shared.head().sources.clone() };
+            failpoint!(ReplayFrame, Err);
             apply(state, &sources, frame)?;
             replayed += 1;
             if bounds.reached(&sources.active) {
                 bring(shared, state)?;
                 // Base has changed: what was looked up in it no longer counts.
-                known = None;
+                known = known.filter(|_| planted!(LookedUpTooEarly));
             }
         }
     }
@@ -63,6 +65,23 @@ fn bring(shared: &Shared, state: &State) -> Result<(), Error> {
             Ok(())
         }
         done => done,
+    }
+}
+
+/// Brings everything that was replayed to base. Errors: `NoSpace`; `Io`, `Corrupt`.
+pub(crate) fn settle(shared: &Shared, state: &State) -> Result<(), Error> {
+    loop {
+        let sources = shared.head().sources.clone();
+        let part = match sources.frozen {
+            Some(part) => part,
+            None if state.applied.position > sources.base.applied().position => {
+                state.seal(&sources.active);
+                shared.publish_base(Head::freeze);
+                sources.active
+            }
+            None => return Ok(()),
+        };
+        maintenance::bring(shared, &part, Garbage::Keep)?;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::error::Error;
 use crate::request::AlarmKind;
 use crate::types::{Digest, LeaseId, MemberId, Position, Revision};
 
@@ -119,6 +120,8 @@ pub struct Status {
     pub revision: Revision,
     /// The compacted revision; -1 if nothing was ever compacted.
     pub compacted: Revision,
+    /// Of what was written up to here nothing is left that was unreadable when the sweep passed.
+    pub swept: Revision,
     /// The last position applied.
     pub applied: Position,
     /// The chain of digests over all frames up to there: the same history has the same.
@@ -150,8 +153,23 @@ pub struct Shrunk {
     pub bytes_after: u64,
 }
 
+/// What a step of a scrub did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStep {
+    /// Rows of base that it read again.
+    pub rows: u64,
+    /// Frames of the log that it read again.
+    pub frames: u64,
+    /// Bytes that it read for that.
+    pub bytes_read: u64,
+    /// What is not as it was written, although nobody is answered wrongly: `Corrupt`, with the file; `Io` for a log that cannot be read.
+    pub damage: Vec<Error>,
+    /// True if nothing is left: the next step begins anew.
+    pub done: bool,
+}
+
 /// What it took to open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
     /// Bytes read from log and base through the file-system seam.
     pub bytes_read: u64,
@@ -159,4 +177,6 @@ pub struct OpenReport {
     pub frames_replayed: u64,
     /// True if the directory was created by this open.
     pub created: bool,
+    /// Damage in the log that does not matter: what is damaged is in base.
+    pub damage: Vec<Error>,
 }

@@ -8,7 +8,7 @@ use crate::engine::committer;
 use crate::error::Error;
 use crate::files::Directory;
 use crate::fs::FileSystem;
-use crate::log::{LocalLog, Log};
+use crate::log::{Held, LocalLog, Log};
 use crate::open::{check_log, on_a_large_stack};
 use crate::tables::Applied;
 use crate::types::{Position, Revision};
@@ -58,9 +58,9 @@ pub fn verify(dir: &Path, fs: &Arc<dyn FileSystem>, cache_bytes: usize) -> Resul
         (report.versions, report.rows) = base.row_counts();
         report.damage.extend(base.verify().and_then(|()| base.verify_lease_keys()).err());
     }
-    let log = LocalLog::look(Arc::clone(fs), &directory.log(), directory.identity.log);
-    match log {
+    match look(fs, &directory, applied) {
         Ok(log) => {
+            report.damage.extend(log.recovery().damage.iter().cloned());
             report.frames = log.recovery().frames;
             report.torn_bytes = log.recovery().cut.map_or(0, |(_, bytes)| bytes);
             let walked = on_a_large_stack(|| walk(log, applied)).and_then(|walked| walked);
@@ -72,6 +72,20 @@ pub fn verify(dir: &Path, fs: &Arc<dyn FileSystem>, cache_bytes: usize) -> Resul
         Err(error) => report.damage.push(error),
     }
     Ok(report)
+}
+
+/// The log, or what of it is behind base, if what lies before is damaged.
+fn look(fs: &Arc<dyn FileSystem>, directory: &Directory, applied: Option<Applied>) -> Result<LocalLog, Error> {
+    let (dir, id) = (directory.log(), directory.identity.log);
+    let log = LocalLog::look(Arc::clone(fs), &dir, id);
+    match (log, applied) {
+        (Err(damage @ Error::Corrupt { .. }), Some(Applied { position, digest, .. })) => {
+            let held = Held { position, digest };
+            let (log, stop) = LocalLog::look_behind(Arc::clone(fs), &dir, id, (held, damage))?;
+            stop.map_or(Ok(log), Err)
+        }
+        (log, _) => log,
+    }
 }
 
 /// Follows the chain up to base, and reads the commands beyond it. Answers how many frames are there.

@@ -44,6 +44,11 @@ impl Embedded {
         let keyspace = open(&memory, &clock, options.clone());
         Embedded { keyspace, memory, clock, options, streams: BTreeMap::new(), opened: 0, rewrites: Vec::new() }
     }
+
+    /// The limits from the next start on.
+    pub fn limit(&mut self, options: Options) {
+        self.options = options;
+    }
 }
 
 /// Puts a request to a keyspace and waits for its outcome.

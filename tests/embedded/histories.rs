@@ -128,6 +128,10 @@ impl Run {
             }
             if part < ends {
                 self.end();
+                // Some ends follow one another soon.
+                while self.rng.chance(30) {
+                    self.end();
+                }
             }
         }
         self.finish();
@@ -157,6 +161,10 @@ impl Run {
             _ => {
                 // Refused by a keyspace that lost its disk.
                 let _ = self.keyspace.flush();
+                if self.rng.chance(50) {
+                    // Nobody waits for it; a copy that power cuts and stops overtake is given up.
+                    drop(self.keyspace.defragment());
+                }
             }
         }
     }
@@ -232,14 +240,22 @@ impl Run {
     fn end(&mut self) {
         let nth = 1 + self.rng.below(80) as u64;
         let kind = self.rng.below(8);
-        match kind {
-            0..3 => self.disk.inject(Fault::new(FaultKind::Freeze, nth)),
-            3 => self.disk.inject(Fault::new(FaultKind::Freeze, 1 + nth / 4).on(Op::Sync)),
-            4 => self.disk.inject(Fault::new(FaultKind::Partial, 1 + nth / 8).on(Op::Sync)),
-            5 => self.disk.inject(Fault::new(FaultKind::Io, 1 + nth / 4).on(Op::Write)),
-            _ => {}
-        }
-        while kind < 6 && !self.dead {
+        let fault = match kind {
+            0..3 => Some(Fault::new(FaultKind::Freeze, nth)),
+            3 => Some(Fault::new(FaultKind::Freeze, 1 + nth / 4).on(Op::Sync)),
+            4 => Some(Fault::new(FaultKind::Partial, 1 + nth / 8).on(Op::Sync)),
+            5 => Some(Fault::new(FaultKind::Io, 1 + nth / 4).on(Op::Write)),
+            _ => None,
+        };
+        let mut steps = 0;
+        while let Some(fault) = &fault
+            && !self.dead
+        {
+            // Again and again: a copy of base in the making survives one.
+            if steps % 200 == 0 {
+                self.disk.inject(fault.clone());
+            }
+            steps += 1;
             self.step();
         }
         if kind == 6 {
@@ -327,9 +343,12 @@ impl Run {
         self.history.watches.push(watch);
         let number = self.history.watches.len() - 1;
         self.viewers[1].create(number, &self.history.watches[number]);
-        while self.history.journal.last().map_or(1, |event| event.revision) < current {
-            self.take(0);
-            std::thread::yield_now();
+        // Until everything is there, or is said to have been: then the checker finds what is missing.
+        while self.history.journal.last().map_or(1, |event| event.revision) < current && !self.told_of(current) {
+            if !self.take(0) {
+                self.viewers[0].ask_progress(true);
+                std::thread::yield_now();
+            }
         }
         for viewer in 0..self.viewers.len() {
             while self.take(viewer) {}
@@ -339,6 +358,14 @@ impl Run {
         self.history.end_at(current);
         self.viewers.clear();
         self.keyspace.close().expect("it closes");
+    }
+}
+
+impl Run {
+    /// True if the journal's watch was told that nothing up to a revision is still to come.
+    fn told_of(&self, revision: i64) -> bool {
+        let told = self.history.watches[self.journal].told.last();
+        told.is_some_and(|(_, told)| matches!(told, Told::Progress(reached) if *reached >= revision))
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Server {
     port: u16,
     peer_port: u16,
     extra: Vec<String>,
+    /// Client URLs beside the one in the clear.
+    more_urls: Vec<String>,
     /// What a shell does before it becomes the process.
     limits: Option<String>,
     starts: usize,
@@ -55,6 +57,7 @@ impl Server {
             port: free_port(),
             peer_port: free_port(),
             extra,
+            more_urls: Vec::new(),
             limits: None,
             starts: 0,
         }
@@ -64,6 +67,16 @@ impl Server {
     pub fn on(mut self, data: PathBuf) -> Server {
         self.data = data;
         self
+    }
+
+    /// From the next start on it listens at this client URL too.
+    pub fn listen_too(&mut self, url: String) {
+        self.more_urls.push(url);
+    }
+
+    /// From the next start on it gets these further arguments.
+    pub fn give(&mut self, arguments: &[&str]) {
+        self.extra.extend(arguments.iter().map(|argument| argument.to_string()));
     }
 
     /// From the next start on, writes beyond so many blocks of 512 bytes in a file fail; `None` takes that back.
@@ -131,7 +144,8 @@ impl Server {
     }
 
     fn command(&self) -> Command {
-        let url = format!("http://127.0.0.1:{}", self.port);
+        let url = self.url();
+        let urls = [std::slice::from_ref(&url), &self.more_urls].concat().join(",");
         let mut command = match reference() {
             Some(program) => {
                 let peer = format!("http://127.0.0.1:{}", self.peer_port);
@@ -156,7 +170,7 @@ impl Server {
         };
         command.arg("--data-dir").arg(self.data()).args([
             "--listen-client-urls",
-            &url,
+            &urls,
             "--advertise-client-urls",
             &url,
         ]);
@@ -287,7 +301,8 @@ pub fn reference() -> Option<String> {
     std::env::var("STERNPOST_TEST_ETCD").ok()
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("a bound address").port()
 }

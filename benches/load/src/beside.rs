@@ -61,11 +61,11 @@ async fn compact(mut kv: KvClient, interval: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Compacts to the newest revision and waits for the sweep.
-pub(crate) async fn compact_now(common: &Common) -> Result<(), Failure> {
+/// Compacts to the newest revision, and waits for the sweep if that is asked for.
+pub(crate) async fn compact_now(common: &Common, physical: bool) -> Result<(), Failure> {
     let mut kv = connect_kv(common).await?;
     let revision = revision(&mut kv).await?;
-    match kv.compact(pb::CompactionRequest { revision, physical: true }).await {
+    match kv.compact(pb::CompactionRequest { revision, physical }).await {
         Ok(_) => println!("compacted to revision {revision}"),
         Err(status) if status.code() == Code::OutOfRange => println!("revision {revision} was compacted before"),
         Err(status) => return Err(status.into()),

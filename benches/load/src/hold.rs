@@ -7,7 +7,7 @@ use crate::keys::{PREFIX, end, key};
 use crate::pb::etcdserverpb as pb;
 use crate::report::{Measurement, latencies};
 use crate::watch::WatchStream;
-use crate::worker::Work;
+use crate::worker::{Order, Work};
 use crate::{Common, Failure};
 
 /// How long the server may take to come to rest.
@@ -16,7 +16,7 @@ const REST: Duration = Duration::from_secs(2);
 /// A watch on everything that is never read, while puts run.
 pub(crate) async fn slow_watch(common: &Common) -> Result<(), Failure> {
     let held = WatchStream::open(connect(common).await?, PREFIX.into(), end()).await?;
-    let workers = workers(common, Work::Put { batch: 1, random: true }).await?;
+    let workers = workers(common, Work::Put { batch: 1, order: Order::Scattered }).await?;
     let measurement = Measurement::begin(common);
     let (latencies, items) = drive(workers, common).await?;
     measurement.end(&latencies, items);

@@ -35,10 +35,10 @@ struct Common {
     /// The server's process, to report its CPU time, memory and input/output.
     #[arg(long, global = true)]
     server_pid: Option<u32>,
-    /// The disk that only the server uses, as in /proc/diskstats, to report what it wrote; the process's own figure counts whole
-    /// folios of the page cache, which may be many times what reaches the disk.
+    /// A disk that only the server uses, as in /proc/diskstats, to report what it wrote, several if given again; the process's own
+    /// figure counts whole folios of the page cache, which may be many times what reaches the disk.
     #[arg(long, global = true)]
-    disk: Option<String>,
+    disk: Vec<String>,
     /// Requests in flight.
     #[arg(long, global = true, default_value_t = 1)]
     clients: usize,
@@ -78,6 +78,9 @@ enum Command {
         /// Keys in an order without neighbours, each once in `keys` puts.
         #[arg(long)]
         random: bool,
+        /// Keys drawn at random, the same in every run.
+        #[arg(long, conflicts_with = "random")]
+        drawn: bool,
     },
     /// Updates keys as Kubernetes does: if the key is as it was last seen then put, else get.
     Cas,
@@ -111,8 +114,12 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         watchers: usize,
     },
-    /// Compacts to the newest revision, and waits until what that made unreadable is gone.
-    Compact,
+    /// Compacts to the newest revision.
+    Compact {
+        /// Returns when what that made unreadable is gone; until then it may go at any time.
+        #[arg(long)]
+        physical: bool,
+    },
     /// Writes while a watch on everything is never read.
     SlowWatch,
     /// Opens connections and watches, does nothing with them, and reports the server's memory.
@@ -140,10 +147,17 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<(), Failure> {
-    use worker::Work;
+    use worker::{Order, Work};
     let common = &arguments.common;
     match arguments.command {
-        Command::Put { batch, random } => drive::run(common, Work::Put { batch, random }).await,
+        Command::Put { batch, random, drawn } => {
+            let order = match (random, drawn) {
+                (true, _) => Order::Scattered,
+                (_, true) => Order::Drawn,
+                _ => Order::Ascending,
+            };
+            drive::run(common, Work::Put { batch, order }).await
+        }
         Command::Cas => drive::run(common, Work::Cas).await,
         Command::Get { serializable } => drive::run(common, Work::Get { serializable }).await,
         Command::Pages { limit } => drive::run(common, Work::Pages { limit }).await,
@@ -152,7 +166,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Stream => drive::run(common, Work::Stream).await,
         Command::Mixed => drive::run(common, Work::Mixed).await,
         Command::Watch { watchers } => watch::fan_out(common, watchers).await,
-        Command::Compact => beside::compact_now(common).await,
+        Command::Compact { physical } => beside::compact_now(common, physical).await,
         Command::SlowWatch => hold::slow_watch(common).await,
         Command::Idle { connected, watches } => hold::idle(common, connected, watches).await,
     }

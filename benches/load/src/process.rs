@@ -38,17 +38,18 @@ impl Usage {
     }
 }
 
-/// Bytes written to a disk so far, from any process, after everything in the page cache has got there.
-pub(crate) fn written_to(disk: &str) -> u64 {
+/// Bytes written to each disk so far, from any process, after everything in the page cache has got there.
+pub(crate) fn written_to(disks: &[String]) -> Vec<u64> {
     // The server's own syncs are what counts, but what it has only begun to write belongs to the run as well.
-    if std::process::Command::new("sync").status().is_err() {
+    if !disks.is_empty() && std::process::Command::new("sync").status().is_err() {
         eprintln!("load: no sync: the disk's figure may be too small");
     }
-    let disks = fs::read_to_string("/proc/diskstats").unwrap_or_default();
-    let fields = disks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let sectors =
-        fields.filter(|fields| fields.get(2) == Some(&disk)).find_map(|fields| fields.get(9)?.parse::<u64>().ok());
-    sectors.unwrap_or(0) * 512
+    let text = fs::read_to_string("/proc/diskstats").unwrap_or_default();
+    let sectors = |disk: &String| {
+        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        lines.find(|fields| fields.get(2) == Some(&disk.as_str())).and_then(|fields| fields.get(9)?.parse::<u64>().ok())
+    };
+    disks.iter().map(|disk| sectors(disk).unwrap_or(0) * 512).collect()
 }
 
 /// Makes the peak count from now on, if that is allowed.

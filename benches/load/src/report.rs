@@ -24,9 +24,9 @@ pub(crate) fn record(latencies: &mut Latencies, latency: Duration) {
 pub(crate) struct Measurement {
     pid: Option<u32>,
     line: Option<String>,
-    disk: Option<String>,
+    disks: Vec<String>,
     before: Usage,
-    on_disk: u64,
+    on_disks: Vec<u64>,
     began: Instant,
 }
 
@@ -37,9 +37,9 @@ impl Measurement {
             process::forget_peak(pid);
         }
         let before = common.server_pid.map(Usage::of).unwrap_or_default();
-        let on_disk = common.disk.as_deref().map(process::written_to).unwrap_or_default();
-        let (pid, line, disk) = (common.server_pid, common.line.clone(), common.disk.clone());
-        Measurement { pid, line, disk, before, on_disk, began: Instant::now() }
+        let (pid, line, disks) = (common.server_pid, common.line.clone(), common.disk.clone());
+        let on_disks = process::written_to(&disks);
+        Measurement { pid, line, disks, before, on_disks, began: Instant::now() }
     }
 
     /// Ends now and prints. `items` is what the requests carried, if they carry more than one thing each.
@@ -53,17 +53,21 @@ impl Measurement {
         let usage = self.pid.map(Usage::of).unwrap_or_default();
         let each = |total: u64| total as f64 / requests.max(1) as f64;
         let cpu = each(usage.cpu_micros.saturating_sub(self.before.cpu_micros));
-        let written = match self.disk.as_deref() {
-            Some(disk) => process::written_to(disk).saturating_sub(self.on_disk),
-            None => usage.written.saturating_sub(self.before.written),
-        };
+        let now = process::written_to(&self.disks);
+        let mut parts: Vec<u64> = now.iter().zip(&self.on_disks).map(|(now, then)| now.saturating_sub(*then)).collect();
+        if parts.is_empty() {
+            parts.push(usage.written.saturating_sub(self.before.written));
+        }
+        let written: u64 = parts.iter().sum();
+        let shares: Vec<String> = parts.iter().map(|part| format!("{:.0}", each(*part))).collect();
+        let shares = if shares.len() > 1 { format!(" ({})", shares.join(" + ")) } else { String::new() };
         let read = usage.read.saturating_sub(self.before.read);
         let mib = |kib: u64| kib as f64 / 1024.0;
         let (resident, peak) = (mib(usage.resident_kib), mib(usage.peak_kib));
         if let Some(name) = self.line {
             println!(
                 "{name:<28} {rate:>9.0}/s  p50 {half:>8.2} p90 {most:>8.2} p99 {nearly_all:>8.2} max {worst:>8.2} ms  cpu {cpu:>8.1} us  \
-                 written {:>7.0} B/req  rss {resident:>6.1} peak {peak:>6.1} MiB",
+                 written {:>7.0} B/req{shares}  rss {resident:>6.1} peak {peak:>6.1} MiB",
                 each(written)
             );
             return;
@@ -75,7 +79,7 @@ impl Measurement {
         println!("latency ms: p50 {half:.2}  p90 {most:.2}  p99 {nearly_all:.2}  max {worst:.2}");
         if self.pid.is_some() {
             println!(
-                "server: {cpu:.1} us CPU a request, {:.0} bytes written a request ({:.1} MiB in all), {:.1} MiB read",
+                "server: {cpu:.1} us CPU a request, {:.0} bytes written a request{shares} ({:.1} MiB in all), {:.1} MiB read",
                 each(written),
                 written as f64 / 1048576.0,
                 read as f64 / 1048576.0

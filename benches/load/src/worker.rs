@@ -1,5 +1,7 @@
 //! One client: it makes one request after the other.
 
+use std::collections::BTreeMap;
+
 use crate::drive::KvClient;
 use crate::keys::{PREFIX, end, key, mix, scattered, value};
 use crate::pb::etcdserverpb as pb;
@@ -11,7 +13,7 @@ use crate::{Common, Failure};
 /// What to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
-    Put { batch: u64, random: bool },
+    Put { batch: u64, order: Order },
     Cas,
     Get { serializable: bool },
     Pages { limit: i64 },
@@ -19,6 +21,17 @@ pub(crate) enum Work {
     Counts,
     Stream,
     Mixed,
+}
+
+/// Which key comes next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// The next one.
+    Ascending,
+    /// Each once, in an order without neighbours, before one comes twice.
+    Scattered,
+    /// Any: drawn at random.
+    Drawn,
 }
 
 /// Keys that a client of `Cas` updates in turn.
@@ -55,8 +68,8 @@ impl Worker {
     /// Makes the `turn`th request of all clients together.
     pub(crate) async fn once(&mut self, turn: u64) -> Result<Done, Failure> {
         let items = match self.work {
-            Work::Put { batch: 1, random } => self.put(turn, random).await?,
-            Work::Put { batch, random } => self.put_many(turn, batch, random).await?,
+            Work::Put { batch: 1, order } => self.put(turn, order).await?,
+            Work::Put { batch, order } => self.put_many(turn, batch, order).await?,
             Work::Cas => self.cas(turn).await?,
             Work::Get { serializable } => self.get(turn, serializable).await?,
             Work::Lists { limit } => self.list(limit).await?,
@@ -75,21 +88,29 @@ impl Worker {
         Ok(Done { items, complete: true })
     }
 
-    fn put_of(&self, turn: u64, random: bool) -> pb::PutRequest {
-        let number = if random { scattered(turn, self.keys) } else { turn % self.keys };
+    fn put_of(&self, turn: u64, order: Order) -> pb::PutRequest {
+        let number = match order {
+            Order::Ascending => turn % self.keys,
+            Order::Scattered => scattered(turn, self.keys),
+            Order::Drawn => mix(turn) % self.keys,
+        };
         pb::PutRequest { key: key(number), value: value(turn, self.value_bytes), ..Default::default() }
     }
 
-    async fn put(&mut self, turn: u64, random: bool) -> Result<u64, Failure> {
-        self.kv.put(self.put_of(turn, random)).await?;
+    async fn put(&mut self, turn: u64, order: Order) -> Result<u64, Failure> {
+        self.kv.put(self.put_of(turn, order)).await?;
         Ok(1)
     }
 
-    async fn put_many(&mut self, turn: u64, batch: u64, random: bool) -> Result<u64, Failure> {
+    async fn put_many(&mut self, turn: u64, batch: u64, order: Order) -> Result<u64, Failure> {
         let turns = turn * batch..(turn + 1) * batch;
-        let success = turns.map(|turn| op(Request::RequestPut(self.put_of(turn, random)))).collect();
+        // A transaction writes no key twice: what is drawn again takes the place of what was drawn first.
+        let puts = turns.map(|turn| self.put_of(turn, order)).map(|put| (put.key.clone(), put));
+        let puts: BTreeMap<Vec<u8>, pb::PutRequest> = puts.collect();
+        let items = u64::try_from(puts.len())?;
+        let success = puts.into_values().map(|put| op(Request::RequestPut(put))).collect();
         self.kv.txn(pb::TxnRequest { success, ..Default::default() }).await?;
-        Ok(batch)
+        Ok(items)
     }
 
     /// One attempt; what it learns when the key has changed is for the next one.

@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use storage::fs::RealFs;
 use storage::{Environment, Options, SnapshotFile, SnapshotInfo, SystemClock, SystemEntropy};
 
+use crate::dial::Trust;
 use crate::download;
 
 /// What a restore adds to the revision: more than any cluster gets through between a snapshot and its loss.
@@ -26,8 +27,11 @@ pub(super) fn arguments() -> Command {
                 .long("endpoints")
                 .value_name("URL")
                 .default_value("http://127.0.0.1:2379")
-                .help("Where the server listens"),
-        );
+                .help("Where the server listens: http:// or https://"),
+        )
+        .arg(file("cacert").help("Authorities that the server's certificate may be from, in PEM; needed with https"))
+        .arg(file("cert").requires("key").help("Certificate to show to the server, in PEM"))
+        .arg(file("key").requires("cert").help("The private key of that certificate, in PEM"));
     let status =
         Command::new("status").about("Check all of FILE and say what it holds").arg(path("FILE").help("Snapshot")).arg(
             Arg::new("write-out")
@@ -67,6 +71,10 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
+fn file(name: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf))
+}
+
 fn path(name: &'static str) -> Arg {
     Arg::new(name).required(true).value_parser(value_parser!(PathBuf))
 }
@@ -77,7 +85,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<String, String> {
     let path = |name: &str| matches.get_one::<PathBuf>(name).expect("clap requires it");
     let text = |name: &str| matches.get_one::<String>(name).expect("it has a default");
     match name {
-        "save" => save(path("FILE"), text("endpoints")),
+        "save" => save(path("FILE"), text("endpoints"), &trust(matches)),
         "status" => status(path("FILE"), text("write-out") == "json"),
         _ => {
             let bump = *matches.get_one::<i64>("bump-revision").expect("it has a default");
@@ -87,9 +95,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<String, String> {
     }
 }
 
-fn save(file: &Path, endpoint: &str) -> Result<String, String> {
+fn trust(matches: &ArgMatches) -> Trust {
+    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+    Trust { cacert: path("cacert"), own: path("cert").zip(path("key")) }
+}
+
+fn save(file: &Path, endpoint: &str, trust: &Trust) -> Result<String, String> {
     let begun = Instant::now();
-    let info = download::snapshot(endpoint, file)?;
+    let info = download::snapshot(endpoint, trust, file)?;
     Ok(format!("saved {} seconds={:.1}", line(&info), begun.elapsed().as_secs_f64()))
 }
 
@@ -121,12 +134,14 @@ fn restore(file: &Path, dir: &Path, bump: i64, skip_hash_check: bool) -> Result<
 
 fn line(info: &SnapshotInfo) -> String {
     format!(
-        "revision={} compacted={} keys={} versions={} leases={} data_bytes={} size_bytes={} cluster={:x} created_ms={} sha256={}",
+        "revision={} compacted={} keys={} versions={} leases={} alarms={} marks={} data_bytes={} size_bytes={} cluster={:x} created_ms={} sha256={}",
         info.revision,
         info.compacted,
         info.keys,
         info.versions,
         info.leases,
+        info.alarms,
+        info.marks,
         info.data_bytes,
         info.size_bytes,
         info.cluster,
@@ -138,7 +153,7 @@ fn line(info: &SnapshotInfo) -> String {
 fn as_json(info: &SnapshotInfo) -> String {
     format!(
         concat!(
-            r#"{{"revision":{},"compacted":{},"keys":{},"versions":{},"leases":{},"dataBytes":{},"sizeBytes":{},"#,
+            r#"{{"revision":{},"compacted":{},"keys":{},"versions":{},"leases":{},"alarms":{},"marks":{},"dataBytes":{},"sizeBytes":{},"#,
             r#""cluster":"{:x}","createdMs":{},"sha256":"{}"}}"#
         ),
         info.revision,
@@ -146,6 +161,8 @@ fn as_json(info: &SnapshotInfo) -> String {
         info.keys,
         info.versions,
         info.leases,
+        info.alarms,
+        info.marks,
         info.data_bytes,
         info.size_bytes,
         info.cluster,

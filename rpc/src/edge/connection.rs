@@ -19,6 +19,7 @@ use tracing::debug;
 
 use super::front::Front;
 use super::limits::Limits;
+use super::tls::ClientName;
 
 /// HTTP/2's preface and the head of the SETTINGS frame that must follow it: a client that sent as much has greeted.
 /// Clients connect ahead of their first request, so to demand a request as well would close good connections.
@@ -29,8 +30,8 @@ const GREETING_BYTES: usize = 24 + 9;
 pub(super) struct Protocol {
     builder: Arc<Builder<TokioExecutor>>,
     front: Front,
-    limits: Arc<Limits>,
-    stop: watch::Receiver<bool>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) stop: watch::Receiver<bool>,
 }
 
 impl Protocol {
@@ -58,8 +59,8 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
     builder
 }
 
-/// Serves one connection to its end.
-pub(super) async fn serve<S>(stream: S, protocol: Protocol)
+/// Serves one connection to its end; its requests carry the name of the client, if that was proved.
+pub(super) async fn serve<S>(stream: S, client: Option<ClientName>, protocol: Protocol)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -69,7 +70,11 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         greeting.complete();
         let front = front.clone();
-        async move { Ok::<_, Infallible>(front.answer(request.map(Body::new)).await) }
+        let mut request = request.map(Body::new);
+        if let Some(client) = &client {
+            request.extensions_mut().insert(client.clone());
+        }
+        async move { Ok::<_, Infallible>(front.answer(request).await) }
     });
     let mut connection = pin!(builder.serve_connection(stream, service));
     let mut late = pin!(greeting.overdue(&limits));

@@ -13,25 +13,40 @@ use super::unknown::{self, Methods};
 
 /// What answers every request of every connection; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Front {
-    grpc: Router,
+pub(super) struct Front {
+    grpc: Option<Grpc>,
     plain: Router,
-    methods: &'static Methods,
-    message_bytes_max: usize,
+}
+
+/// The gRPC services.
+#[derive(Clone, Debug)]
+pub(crate) struct Grpc {
+    /// Answers calls.
+    pub(crate) routes: Router,
+    /// Names what the services offer.
+    pub(crate) methods: &'static Methods,
+    /// The largest message; a request with a larger one is refused.
+    pub(crate) message_bytes_max: usize,
 }
 
 impl Front {
-    /// `grpc` holds the services and `methods` names what they offer; `plain` answers everything that is not gRPC.
-    pub(crate) fn new(grpc: Router, plain: Router, methods: &'static Methods, message_bytes_max: usize) -> Front {
-        Front { grpc, plain, methods, message_bytes_max }
+    /// `plain` answers everything that is not gRPC; without `grpc` everything.
+    pub(super) fn new(grpc: Option<Grpc>, plain: Router) -> Front {
+        Front { grpc, plain }
     }
 
     /// Answers one request.
     pub(super) async fn answer(&self, request: Request<Body>) -> Response {
         debug!(method = %request.method(), path = request.uri().path(), "request");
-        if !is_grpc(&request) {
-            return oneshot(&self.plain, request).await;
+        match &self.grpc {
+            Some(grpc) if is_grpc(&request) => grpc.answer(request).await,
+            _ => oneshot(&self.plain, request).await,
         }
+    }
+}
+
+impl Grpc {
+    async fn answer(&self, request: Request<Body>) -> Response {
         let refused = unknown::check(request.uri().path(), self.methods)
             .and_then(|()| limit::check_encoding(request.headers()))
             .and_then(|()| limit::check_client_version(request.headers()));
@@ -39,7 +54,7 @@ impl Front {
             return status.into_http();
         }
         let message_bytes_max = self.message_bytes_max;
-        oneshot(&self.grpc, request.map(|body| Body::new(Checked::new(body, message_bytes_max)))).await
+        oneshot(&self.routes, request.map(|body| Body::new(Checked::new(body, message_bytes_max)))).await
     }
 }
 

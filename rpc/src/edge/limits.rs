@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(crate) struct Limits {
     /// Connections open on all addresses together; further ones wait.
     pub(crate) connections_max: usize,
-    /// A connection that has not greeted by then is closed.
+    /// A connection that has not shaken hands by then, or not greeted as long after it, is closed.
     pub(crate) handshake_timeout: Duration,
     /// An HTTP/1 connection that takes longer between or within request heads is closed.
     pub(crate) head_timeout: Duration,

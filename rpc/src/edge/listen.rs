@@ -1,14 +1,13 @@
-//! Addresses and the sockets that listen on them.
+//! Sockets that listen at an endpoint.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
 
+use super::endpoint::{Address, Endpoint};
 use super::unix::UnixSocket;
 
 /// Connections that the kernel holds until they are accepted.
@@ -17,27 +16,15 @@ const BACKLOG: u32 = 1024;
 /// for minutes, not for the hours that pass between pings.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 
-/// Where to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
-    /// A TCP address.
-    Tcp(SocketAddr),
-    /// The path of a socket file.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Address::Tcp(address) => write!(f, "http://{address}"),
-            Address::Unix(path) => write!(f, "unix://{}", path.display()),
-        }
-    }
-}
-
-/// A socket that listens.
+/// A socket that listens at an endpoint.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) struct Listener {
+    endpoint: Endpoint,
+    socket: Socket,
+}
+
+#[derive(Debug)]
+enum Socket {
     /// Over TCP.
     Tcp(TcpListener),
     /// On a socket file.
@@ -47,23 +34,33 @@ pub(crate) enum Listener {
 /// One accepted connection.
 #[derive(Debug)]
 pub(crate) enum Accepted {
-    /// Over TCP.
-    Tcp(TcpStream),
+    /// Over TCP, and from where.
+    Tcp(TcpStream, SocketAddr),
     /// On a socket file.
     Unix(UnixStream),
 }
 
-/// Listens on every address, or on none; the error names the address. Needs a runtime.
-pub(crate) async fn bind(addresses: &[Address]) -> Result<Vec<Listener>, String> {
-    let mut listeners = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        let bound = match address {
-            Address::Tcp(address) => bind_tcp(*address).map(Listener::Tcp),
-            Address::Unix(path) => UnixSocket::bind(path).await.map(Listener::Unix),
-        };
-        listeners.push(bound.map_err(|error| format!("cannot listen on {address}: {error}"))?);
+/// Listens at every endpoint, or at none; the error names the endpoint. Needs a runtime.
+pub(crate) async fn bind(endpoints: &[Endpoint]) -> Result<Vec<Listener>, String> {
+    let mut listeners = Vec::with_capacity(endpoints.len());
+    for endpoint in endpoints {
+        let bound = bind_one(endpoint.clone()).await;
+        listeners.push(bound.map_err(|error| format!("cannot listen on {endpoint}: {error}"))?);
     }
     Ok(listeners)
+}
+
+async fn bind_one(mut endpoint: Endpoint) -> io::Result<Listener> {
+    let socket = match &mut endpoint.address {
+        Address::Tcp(address) => {
+            let listener = bind_tcp(*address)?;
+            // With the port that the system chose if none was asked for.
+            *address = listener.local_addr()?;
+            Socket::Tcp(listener)
+        }
+        Address::Unix(path) => Socket::Unix(UnixSocket::bind(path).await?),
+    };
+    Ok(Listener { endpoint, socket })
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
@@ -84,23 +81,20 @@ fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
 }
 
 impl Listener {
-    /// Where it listens, with the port that the system chose if none was asked for.
-    pub(crate) fn address(&self) -> io::Result<Address> {
-        match self {
-            Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
-            Listener::Unix(socket) => Ok(Address::Unix(socket.path().to_owned())),
-        }
+    /// Where it listens.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// The next connection. Dropping the future loses none.
     pub(super) async fn accept(&self) -> io::Result<Accepted> {
-        match self {
-            Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
                 prepare_tcp(&stream)?;
-                Ok(Accepted::Tcp(stream))
+                Ok(Accepted::Tcp(stream, from))
             }
-            Listener::Unix(socket) => socket.accept().await.map(Accepted::Unix),
+            Socket::Unix(socket) => socket.accept().await.map(Accepted::Unix),
         }
     }
 }

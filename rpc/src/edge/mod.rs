@@ -2,21 +2,30 @@
 
 mod connection;
 mod descriptors;
+mod doors;
+mod endpoint;
 mod front;
 mod limit;
 mod limits;
 mod listen;
+#[cfg(test)]
+#[path = "../../../tests/tls/pki.rs"]
+pub(crate) mod pki;
 mod plain;
 mod serve;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod unix;
 mod unknown;
 
 pub(crate) use descriptors::connections_max;
-pub(crate) use front::Front;
+pub(crate) use doors::Doors;
+pub(crate) use endpoint::{Address, Endpoint, Serves};
+pub(crate) use front::Grpc;
 pub(crate) use limits::Limits;
-pub(crate) use listen::{Address, Listener, bind};
-pub(crate) use plain::{Health, routes as plain_routes};
+pub(crate) use listen::{Listener, bind};
+pub(crate) use plain::Health;
 pub(crate) use serve::serve;
+pub(crate) use tls::{Allowed, ClientCertificates, Named, SelfSigned, Tls, TlsSettings, Versions, suites};
 pub(crate) use unknown::Methods;

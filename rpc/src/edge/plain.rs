@@ -14,12 +14,15 @@ use crate::flags::API_VERSION;
 /// What is wrong with the server, in a few words; `None` if nothing is. May block.
 pub(crate) type Health = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// The routes; every other path is not found.
-pub(crate) fn routes(health: Health) -> Router {
+/// The pages; every other path is not found.
+pub(super) fn routes(health: Health) -> Router {
     let version = format!(r#"{{"etcdserver":"{API_VERSION}","etcdcluster":"3.7.0","storage":"3.7.0"}}"#);
-    Router::new()
-        .route("/health", get(move || answer_health(health)))
-        .route("/version", get(move || std::future::ready(json(StatusCode::OK, version))))
+    probes(health).route("/version", get(move || std::future::ready(json(StatusCode::OK, version))))
+}
+
+/// The pages that say how the server is.
+pub(super) fn probes(health: Health) -> Router {
+    Router::new().route("/health", get(move || answer_health(health)))
 }
 
 async fn answer_health(health: Health) -> Response {

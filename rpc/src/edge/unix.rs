@@ -24,11 +24,6 @@ impl UnixSocket {
         Ok(UnixSocket { listener, path: path.to_owned(), inode })
     }
 
-    /// Where the socket file is.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The next connection.
     pub(super) async fn accept(&self) -> io::Result<UnixStream> {
         Ok(self.listener.accept().await?.0)

@@ -10,7 +10,6 @@ pub(super) const INERT: &[&str] = &[
     "backend-bbolt-freelist-type",
     "bcrypt-cost",
     "bootstrap-defrag-threshold-megabytes",
-    "cipher-suites",
     "client-cert-file",
     "client-key-file",
     "cluster-active-size",
@@ -43,8 +42,6 @@ pub(super) const INERT: &[&str] = &[
     "host-whitelist",
     "initial-cluster-state",
     "initial-cluster-token",
-    "listen-client-http-urls",
-    "listen-metrics-urls",
     "listen-peer-urls",
     "log-rotation-config-json",
     "logger",
@@ -67,12 +64,9 @@ pub(super) const INERT: &[&str] = &[
     "raft-read-timeout",
     "raft-write-timeout",
     "retry-interval",
-    "self-signed-cert-validity",
     "snapshot",
     "snapshot-catchup-entries",
     "snapshot-count",
-    "tls-max-version",
-    "tls-min-version",
     "v2-deprecation",
     "wal-dir",
     "warning-apply-duration",
@@ -115,7 +109,6 @@ pub(super) struct Refusal {
     pub(super) why: &'static str,
 }
 
-const NO_TLS: &str = "TLS is not supported yet; connections would be in the clear";
 const ALONE: &str = "this server is a cluster of one member and joins no others";
 
 const fn refuse(name: &'static str, harmless: fn(&str) -> bool, why: &'static str) -> Refusal {
@@ -128,13 +121,6 @@ const fn refuse_switch(name: &'static str, why: &'static str) -> Refusal {
 
 /// Every flag that may be refused.
 pub(super) const REFUSED: &[Refusal] = &[
-    refuse("cert-file", str::is_empty, NO_TLS),
-    refuse("key-file", str::is_empty, NO_TLS),
-    refuse("trusted-ca-file", str::is_empty, NO_TLS),
-    refuse("client-crl-file", str::is_empty, NO_TLS),
-    refuse("client-cert-allowed-hostname", str::is_empty, NO_TLS),
-    refuse_switch("client-cert-auth", NO_TLS),
-    refuse_switch("auto-tls", NO_TLS),
     refuse("auth-token", |value| value.is_empty() || value == "simple", "only simple tokens are supported yet"),
     refuse_switch("force-new-cluster", "there is no cluster to be cut down to one member"),
     refuse("config-file", str::is_empty, "configuration files are not supported yet; use flags or ETCD_ variables"),

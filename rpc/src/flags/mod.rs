@@ -10,6 +10,9 @@ mod stop;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
+#[cfg(test)]
+mod tls_tests;
 mod url;
 
 use grammar::Given;
@@ -25,7 +28,7 @@ pub(crate) const STORAGE_VERSION: &str = "3.7.0";
 const ABOUT: &str = "A durable, versioned keyspace that speaks the etcd v3 API.";
 const AFTER_HELP: &str = "Every flag may start with one dash or two and has a variable: --data-dir is ETCD_DATA_DIR; setting both is an error.
 The other flags of etcd 3.7 are accepted: those without effect here are named once in the log, those that ask for
-something that is missing (TLS, a configuration file, a second member) are refused.";
+something that is missing (a configuration file, a second member) are refused.";
 
 /// The command line of this process, without the program's name.
 pub(crate) fn arguments() -> Result<Vec<String>, Stop> {

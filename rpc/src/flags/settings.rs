@@ -7,8 +7,8 @@ use clap::ArgMatches;
 use compaction::Policy;
 
 use super::log::{self, LogSettings};
-use super::url;
-use crate::edge::{Address, Limits};
+use super::{tls, url};
+use crate::edge::{Endpoint, Limits, Serves, TlsSettings};
 
 /// What a receive limit adds to `--max-request-bytes`: room for the envelope of a message.
 const ENVELOPE_BYTES: u64 = 512 << 10;
@@ -26,8 +26,10 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     /// Where the keyspace lives.
     pub(crate) data_dir: PathBuf,
-    /// What to listen on.
-    pub(crate) listen: Vec<Address>,
+    /// What to listen on, and what to serve there.
+    pub(crate) listen: Vec<Endpoint>,
+    /// What endpoints with TLS need; none if there are none.
+    pub(crate) tls: Option<TlsSettings>,
     /// The client URLs that MemberList shows.
     pub(crate) advertise_client_urls: Vec<String>,
     /// The peer URLs that MemberList shows.
@@ -48,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) retention: Policy,
     /// How often to see whether rewriting the database file is worth it; none: only when asked.
     pub(crate) shrink_interval: Option<Duration>,
+    /// How often what lies on the disk is read again; none: never.
+    pub(crate) scrub_interval: Option<Duration>,
     /// How and where to log.
     pub(crate) logging: LogSettings,
     /// Flags given that mean nothing here.
@@ -68,14 +72,16 @@ pub(super) fn build(
         warnings.push(format!("environment variables that name no flag: {}", unknown_variables.join(", ")));
     }
     let name = text(matches, "name").to_owned();
-    let listen = text(matches, "listen-client-urls");
     // Whoever says only where to listen means to be found there.
-    let advertise = matches.get_one::<String>("advertise-client-urls").map_or(listen, String::as_str);
+    let advertise = matches.get_one::<String>("advertise-client-urls").map(String::as_str);
+    let advertise_client_urls = url::advertised(advertise.unwrap_or_else(|| text(matches, "listen-client-urls")))?;
+    let (data_dir, listen) = (data_dir(matches, &name), endpoints(matches)?);
     Ok(Settings {
-        data_dir: data_dir(matches, &name),
+        tls: tls::build(matches, &data_dir, &listen, &advertise_client_urls, &mut warnings)?,
+        data_dir,
         name,
-        listen: url::listen(listen)?,
-        advertise_client_urls: url::advertised(advertise)?,
+        listen,
+        advertise_client_urls,
         advertise_peer_urls: url::advertised(text(matches, "initial-advertise-peer-urls"))?,
         storage: storage_options(matches)?,
         limits: limits(matches, connections_max)?,
@@ -85,6 +91,7 @@ pub(super) fn build(
         progress_interval: progress_interval(matches, &mut warnings),
         retention: retention(matches)?,
         shrink_interval: Some(duration(matches, "shrink-interval")).filter(|interval| !interval.is_zero()),
+        scrub_interval: Some(duration(matches, "scrub-interval")).filter(|interval| !interval.is_zero()),
         logging: log::build(text(matches, "log-level"), text(matches, "log-format"), text(matches, "log-outputs"))?,
         without_effect,
         warnings,
@@ -113,6 +120,21 @@ fn narrow<N: TryFrom<u64>>(name: &str, value: u64) -> Result<N, String> {
 
 fn data_dir(matches: &ArgMatches, name: &str) -> PathBuf {
     matches.get_one::<String>("data-dir").map_or_else(|| format!("{name}.sternpost"), String::clone).into()
+}
+
+/// With URLs of their own for HTTP, the client URLs serve gRPC alone.
+fn endpoints(matches: &ArgMatches) -> Result<Vec<Endpoint>, String> {
+    let list = |name: &str| matches.get_one::<String>(name).map_or("", String::as_str);
+    let pages = url::listen(list("listen-client-http-urls"), Serves::Pages)?;
+    let serves = if pages.is_empty() { Serves::Everything } else { Serves::Grpc };
+    let mut endpoints = url::listen(list("listen-client-urls"), serves)?;
+    if endpoints.is_empty() {
+        return Err("--listen-client-urls names no address to listen on".to_owned());
+    }
+    endpoints.extend(pages);
+    endpoints.extend(url::listen(list("listen-metrics-urls"), Serves::Probes)?);
+    url::check_apart(&endpoints)?;
+    Ok(endpoints)
 }
 
 fn storage_options(matches: &ArgMatches) -> Result<storage::Options, String> {
@@ -226,7 +248,7 @@ impl Settings {
     pub(crate) fn summary(&self) -> String {
         format!(
             "advertise_client_urls={:?} advertise_peer_urls={:?} max_request_bytes={} max_txn_ops={} min_lease_ttl_seconds={} \
-             progress_interval={:?} retention={:?} shrink_interval={:?} {:?} {:?}",
+             progress_interval={:?} retention={:?} shrink_interval={:?} scrub_interval={:?} {:?} {:?} tls={:?}",
             self.advertise_client_urls,
             self.advertise_peer_urls,
             self.max_request_bytes,
@@ -235,8 +257,10 @@ impl Settings {
             self.progress_interval,
             self.retention,
             self.shrink_interval,
+            self.scrub_interval,
             self.storage,
-            self.limits
+            self.limits,
+            self.tls
         )
     }
 

@@ -36,6 +36,7 @@ pub(super) struct Flag {
 
 const MEMBER: &str = "Member";
 const LIMITS: &str = "Limits";
+const SECURITY: &str = "TLS";
 const LOGGING: &str = "Logging";
 const MEMORY: &str = "Memory and files (Sternpost's own)";
 
@@ -56,7 +57,10 @@ pub(super) const EFFECTIVE: &[Flag] = &[
     flag(MEMBER, "name", Kind::Text, "NAME", "default", "Name of this member"),
     flag(MEMBER, "data-dir", Kind::Text, "DIR", "", "Data directory [default: ${name}.sternpost]"),
     flag(MEMBER, "listen-client-urls", Kind::Text, "URLS", "http://localhost:2379",
-        "Where to listen, comma-separated: http://IP:PORT, http://[IP6]:PORT, unix://PATH"),
+        "Where to listen, comma-separated: http://IP:PORT, http://[IP6]:PORT, unix://PATH; with TLS: https:// and unixs://"),
+    flag(MEMBER, "listen-client-http-urls", Kind::Text, "URLS", "",
+        "Where to serve the HTTP pages, which the client URLs then do not"),
+    flag(MEMBER, "listen-metrics-urls", Kind::Text, "URLS", "", "Where to serve the pages about health, and nothing else"),
     flag(MEMBER, "advertise-client-urls", Kind::Text, "URLS", "",
         "What MemberList shows as client URLs [default: as listen-client-urls]"),
     flag(MEMBER, "initial-advertise-peer-urls", Kind::Text, "URLS", "http://localhost:2380",
@@ -80,6 +84,24 @@ pub(super) const EFFECTIVE: &[Flag] = &[
         "What --auto-compaction-retention counts: time or revisions"),
     flag(LIMITS, "auto-compaction-retention", Kind::Text, "KEEP", "0",
         "History to keep: hours or a duration such as 30m, or a number of revisions; 0 keeps everything"),
+    flag(SECURITY, "cert-file", Kind::Text, "FILE", "", "The server's certificate, with what links it to an authority, in PEM"),
+    flag(SECURITY, "key-file", Kind::Text, "FILE", "", "The private key of the certificate, in PEM"),
+    flag(SECURITY, "trusted-ca-file", Kind::Text, "FILE", "",
+        "Authorities, in PEM; clients must have a certificate that one of them issued"),
+    flag(SECURITY, "client-cert-auth", Kind::Switch, "BOOL", "false",
+        "Clients must have a certificate, and its common name says who they are"),
+    flag(SECURITY, "client-crl-file", Kind::Text, "FILE", "", "List of revoked certificates, in DER or PEM"),
+    flag(SECURITY, "client-cert-allowed-cn", Kind::Text, "NAMES", "",
+        "Only clients whose certificate has one of these common names, comma-separated"),
+    flag(SECURITY, "client-cert-allowed-hostname", Kind::Text, "HOSTS", "",
+        "Only clients whose certificate is for one of these host names or IP addresses, comma-separated"),
+    flag(SECURITY, "auto-tls", Kind::Switch, "BOOL", "false",
+        "Without --cert-file: make a certificate, and keep it in fixtures/client in the data directory"),
+    flag(SECURITY, "self-signed-cert-validity", Kind::Count, "YEARS", "1", "How long that certificate is good, in years"),
+    flag(SECURITY, "tls-min-version", Kind::Text, "VERSION", "TLS1.2", "The oldest version that is spoken: TLS1.2 or TLS1.3"),
+    flag(SECURITY, "tls-max-version", Kind::Text, "VERSION", "", "The newest version that is spoken [default: TLS1.3]"),
+    flag(SECURITY, "cipher-suites", Kind::Text, "NAMES", "",
+        "Cipher suites for TLS 1.2, comma-separated, by Go's names [default: all that are offered]"),
     flag(LOGGING, "log-level", Kind::Choice(&["debug", "info", "warn", "error", "dpanic", "panic", "fatal"]), "LEVEL", "info",
         "The least severe level that is logged"),
     flag(LOGGING, "log-format", Kind::Choice(&["console", "json"]), "FORMAT", "console", "How a log line looks"),
@@ -90,6 +112,8 @@ pub(super) const EFFECTIVE: &[Flag] = &[
     flag(MEMORY, "segment-bytes", Kind::Count, "BYTES", "", "Size of a log segment [default: 16 MiB]"),
     flag(MEMORY, "shrink-interval", Kind::Duration, "DURATION", "10s",
         "How often to see whether rewriting the database file is worth it; 0 means only when asked"),
+    flag(MEMORY, "scrub-interval", Kind::Duration, "DURATION", "24h",
+        "How often everything on the disk is read again, slowly, to find damage; 0 means never"),
 ];
 
 /// Older names under which etcd knew a flag that has an effect.

@@ -7,18 +7,18 @@ use compaction::Policy;
 use tracing::level_filters::LevelFilter;
 
 use super::*;
-use crate::edge::Address;
+use crate::edge::{Address, Endpoint, Serves};
 
 const CONNECTIONS: usize = 100;
 
-fn read(line: &str, variables: &[(&str, &str)]) -> Result<Settings, Stop> {
+pub(super) fn read(line: &str, variables: &[(&str, &str)]) -> Result<Settings, Stop> {
     let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let variables: Vec<_> = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     parse(&arguments, &variables, || Ok(CONNECTIONS))
 }
 
 #[track_caller]
-fn accepted(line: &str) -> Settings {
+pub(super) fn accepted(line: &str) -> Settings {
     read(line, &[]).unwrap_or_else(|stop| panic!("{line}: {stop:?}"))
 }
 
@@ -48,7 +48,9 @@ fn without_flags_every_option_has_its_default() {
     let settings = accepted("");
     assert_eq!(settings.name, "default");
     assert_eq!(settings.data_dir, Path::new("default.sternpost"));
-    assert_eq!(settings.listen, [Address::Tcp("127.0.0.1:2379".parse().expect("an address"))]);
+    let address = Address::Tcp("127.0.0.1:2379".parse().expect("an address"));
+    assert_eq!(settings.listen, [Endpoint { address, tls: false, serves: Serves::Everything }]);
+    assert!(settings.tls.is_none());
     assert_eq!(settings.advertise_client_urls, ["http://localhost:2379"]);
     assert_eq!(settings.advertise_peer_urls, ["http://localhost:2380"]);
     assert_eq!(format!("{:?}", settings.storage), format!("{:?}", storage::Options::standard()));
@@ -101,20 +103,19 @@ const EFFECTS: &[(&str, &str)] = &[
     ("--segment-bytes=14", "segment_bytes: 14"),
     ("--shrink-interval=1m", "shrink_interval: Some(60s)"),
     ("--shrink-interval=0", "shrink_interval: None"),
+    ("--scrub-interval=1m", "scrub_interval: Some(60s)"),
+    ("--scrub-interval=0", "scrub_interval: None"),
 ];
 
 #[test]
 fn every_flag_with_an_effect_takes_effect() {
-    for (line, part) in EFFECTS {
-        let found = format!("{:?}", accepted(line));
+    let effects = || EFFECTS.iter().chain(tls_tests::EFFECTS).map(|(line, part)| (tls_tests::in_full(line), part));
+    for (line, part) in effects() {
+        let found = format!("{:?}", accepted(&line));
         assert!(found.contains(part), "{line}: {part} is not in {found}");
     }
     for flag in table::EFFECTIVE {
-        assert!(
-            EFFECTS.iter().any(|(line, _)| line.contains(&format!("--{}", flag.name))),
-            "--{} is not tested",
-            flag.name
-        );
+        assert!(effects().any(|(line, _)| line.contains(&format!("--{}", flag.name))), "--{} is not tested", flag.name);
     }
 }
 
@@ -155,7 +156,6 @@ fn values_that_do_not_fit_together_are_refused() {
     check_refused("--election-timeout=50001", &[], "50000");
     check_refused("--heartbeat-interval=0", &[], "above 0");
     check_refused("--max-concurrent-streams=4294967296", &[], "too large");
-    check_refused("--listen-client-urls=https://localhost:1", &[], "https is not supported yet");
     check_refused("--advertise-client-urls=localhost", &[], "is not a URL");
     check_refused("--log-outputs=/var/log/x", &[], "/var/log/x");
 }
@@ -174,18 +174,15 @@ fn flags_of_etcd_without_effect_are_accepted_and_named() {
 
 #[test]
 fn what_must_not_be_ignored_is_refused() {
-    for name in ["cert-file", "key-file", "trusted-ca-file", "client-crl-file", "config-file", "discovery-token"] {
+    for name in ["config-file", "discovery-token"] {
         check_refused(&format!("--{name}=x"), &[], &format!("--{name}=x: "));
     }
-    for name in ["client-cert-auth", "auto-tls", "force-new-cluster"] {
-        check_refused(&format!("--{name}"), &[], &format!("--{name}=true: "));
-        assert!(accepted(&format!("--{name}=false")).without_effect.is_empty());
-    }
+    check_refused("--force-new-cluster", &[], "--force-new-cluster=true: ");
+    assert!(accepted("--force-new-cluster=false").without_effect.is_empty());
     check_refused("--auth-token=jwt,sign-method=RS256", &[], "only simple tokens");
     check_refused("--auto-compaction-mode=revision --auto-compaction-retention=30m", &[], "not what");
     check_refused("--auto-compaction-retention=soon", &[], "not what");
     check_refused("--initial-cluster=a=http://a:1,b=http://b:1", &[], "one member");
-    check_refused("", &[("ETCD_CERT_FILE", "/x")], "TLS is not supported yet");
     let harmless =
         "--auth-token=simple --auto-compaction-retention=0 --initial-cluster=a=http://a:1,a=http://b:1 --config-file=";
     assert!(accepted(harmless).warnings.is_empty());

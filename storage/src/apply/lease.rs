@@ -69,7 +69,7 @@ impl State {
         news: &mut Vec<LeaseNews>,
     ) -> Outcome {
         match self.leases.get(&id) {
-            Some(row) if row.mark == mark => self.lease_revoke(sources, id, news),
+            Some(row) if row.mark == mark || planted!(ExpiryUnjudged) => self.lease_revoke(sources, id, news),
             Some(_) => {
                 news.push(LeaseNews::ExpiryIgnored(id));
                 Ok(Reply::Done(self.applied.revision, false))
@@ -81,7 +81,7 @@ impl State {
     /// A new process takes over: what a lease has left is settled as of the last frame of the process before, so that the time in
     /// between does not count.
     pub(super) fn restart_leases(&mut self, sources: &Sources, now_ms: u64) {
-        let last_ms = self.applied.time_ms;
+        let last_ms = if planted!(DowntimeCounts) { now_ms } else { self.applied.time_ms };
         let now_ms = now_ms.max(last_ms);
         let mut active = sources.active.write();
         for (id, row) in &mut self.leases {

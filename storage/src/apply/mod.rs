@@ -108,6 +108,7 @@ impl State {
         if self.admit(sources, frame)? {
             self.applied.time_ms = self.applied.time_ms.max(frame.header.time_ms);
             for command in frame.commands {
+                failpoint!(ApplyCommand, Err);
                 let before = self.applied.revision;
                 let outcome = self.command(sources, command, &mut effects.leases);
                 if let Err(error) = &outcome
@@ -133,7 +134,8 @@ impl State {
             return mismatch(format!("the frame after {} was expected", self.applied.position));
         }
         let header = frame.header;
-        if header.applied == self.applied.position && header.applied_digest != self.applied.digest {
+        let differs = header.applied_digest != self.applied.digest && !planted!(WriterUnchecked);
+        if header.applied == self.applied.position && differs {
             let (theirs, ours) = (header.applied_digest, self.applied.digest);
             return mismatch(format!("its writer had digest {theirs:?} at {}, here it is {ours:?}", header.applied));
         }
@@ -150,7 +152,7 @@ impl State {
             Some(last) if header.generation == last.generation => last.number + 1,
             _ => 1,
         };
-        if header.number < expected {
+        if header.number < expected && !planted!(FrameAppliedTwice) {
             return Ok(false);
         }
         if header.number > expected {

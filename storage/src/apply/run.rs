@@ -31,6 +31,7 @@ impl<'a> Run<'a> {
     }
 
     fn place(&mut self) -> RevisionPair {
+        failpoint!(Change);
         let place = RevisionPair { main: self.base.next(), sub: self.subs };
         self.subs += 1;
         place
@@ -106,7 +107,7 @@ impl<'a> Run<'a> {
             return;
         }
         let mut active = self.sources.active.write();
-        if old != 0 {
+        if old != 0 && !planted!(LeaseKeepsKey) {
             active.set_lease_key(LeaseId(old), key, false);
         }
         if new != 0 {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::backend::Backend;
+use super::commit::Txn;
 use super::layout;
 use super::meta::Meta;
 use super::rows::{Rows, TableId};
@@ -25,7 +26,7 @@ const COMMIT_BYTES_MIN: usize = 1 << 10;
 
 /// The bytes of rows that go into one commit: what it dirties should fit into the cache with room to spare.
 pub(super) fn commit_bytes(cache_bytes: usize) -> usize {
-    (cache_bytes / 16).clamp(COMMIT_BYTES_MIN, COMMIT_BYTES_MAX)
+    small!((cache_bytes / 16).clamp(COMMIT_BYTES_MIN, COMMIT_BYTES_MAX), 1)
 }
 
 /// Writes a new base. After an error it is of no further use, and the file should be removed.
@@ -88,7 +89,7 @@ impl Builder {
         self.commit_rows()?;
         self.reserve(open::worst_case_bytes(part, &self.backend))?;
         let before = self.meta;
-        let work = |txn: &_| flush::write_changes(txn, &before, part);
+        let work = |txn: &_| flush::write_changes(&Txn::unseen(txn), &before, part);
         self.meta = commit::durably(&self.database, work)?;
         Ok(())
     }
@@ -99,6 +100,7 @@ impl Builder {
         self.commit_rows()?;
         let meta = Meta { applied, cursor, ..self.meta };
         commit::durably(&self.database, |txn| {
+            let txn = &Txn::unseen(txn);
             for id in TableId::ALL {
                 Rows::open(txn, id, &meta.sums)?;
             }
@@ -126,6 +128,7 @@ impl Builder {
         self.reserve(2 * self.waiting_bytes as u64 + open::COMMIT_BYTES)?;
         let (id, mut sums, rows) = (self.table, self.meta.sums, std::mem::take(&mut self.waiting));
         self.meta.sums = commit::durably(&self.database, |txn| {
+            let txn = &Txn::unseen(txn);
             let mut table = Rows::open(txn, id, &sums)?;
             table.append(&rows)?;
             table.close(&mut sums);

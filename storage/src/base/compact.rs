@@ -57,6 +57,10 @@ impl InBase {
             let (key, value) = row.at("index")?;
             let (_, at) = layout::split_index_key(key.value())?;
             if found.newest.is_some() && at.main > compacted {
+                if compacted < Revision(0) {
+                    // Nothing can be dropped, and there is no place to seek.
+                    break;
+                }
                 above += 1;
                 if above == SEEK_AFTER_ROWS {
                     let floor = layout::index_key(prefix, RevisionPair::last_of(compacted));
@@ -104,10 +108,12 @@ impl Plan {
         let Some(floor) = in_part.or(base.floor.as_ref()).copied() else {
             return Plan { write: part.to_vec(), ..Plan::default() };
         };
-        let floor_goes = floor.tombstone && floor.at.main < compacted && base.complete;
+        let complete = base.complete || planted!(TombstoneTooSoon);
+        let floor_goes = floor.tombstone && floor.at.main < compacted && complete;
         let goes = |version: &Brief| {
             let together = floor.at.main == compacted && version.at.main == compacted;
-            (version.at < floor.at && !together) || (version.at == floor.at && floor_goes)
+            let before = version.at < floor.at || (planted!(FlushDropsFloor) && version.at == floor.at);
+            (before && !together) || (version.at == floor.at && floor_goes)
         };
         let mut plan = Plan::default();
         for version in part {

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::WriteTransaction;
 
+use super::commit::Txn;
 use super::compact::{Brief, InBase, Plan};
 use super::layout;
 use super::meta::{Meta, Sums};
@@ -34,7 +34,7 @@ pub(super) fn scattered_rows_max(part: &PartData) -> usize {
 }
 
 fn drops_max(part: &PartData) -> usize {
-    DROPS_PER_CHANGE * part.changes.len() + DROPS_MIN
+    small!(DROPS_PER_CHANGE * part.changes.len() + DROPS_MIN, 1)
 }
 
 /// Whether versions that nobody can read are dropped on the way.
@@ -46,7 +46,7 @@ pub(crate) enum Garbage {
 
 /// Writes all of a part but the commit. Returns what `meta` says from then on.
 pub(super) fn write(
-    txn: &WriteTransaction,
+    txn: &Txn<'_>,
     before: &Meta,
     part: &PartData,
     garbage: Garbage,
@@ -54,13 +54,15 @@ pub(super) fn write(
     assert_continues(before, part);
     let mut meta = Meta { applied: part.applied, ..*before };
     let report = write_versions(txn, &mut meta.sums, &mut meta.totals, part, garbage)?;
+    failpoint!(FlushSmall, Err);
     small::write(txn, &mut meta.sums, part)?;
+    failpoint!(FlushMeta, Err);
     meta.write(txn)?;
     Ok((meta, report))
 }
 
 /// Writes the versions of a part alone, all of them.
-pub(super) fn write_changes(txn: &WriteTransaction, before: &Meta, part: &PartData) -> Result<Meta, Error> {
+pub(super) fn write_changes(txn: &Txn<'_>, before: &Meta, part: &PartData) -> Result<Meta, Error> {
     assert_continues(before, part);
     let mut meta = Meta { applied: part.applied, ..*before };
     write_versions(txn, &mut meta.sums, &mut meta.totals, part, Garbage::Keep)?;
@@ -80,7 +82,7 @@ fn assert_continues(before: &Meta, part: &PartData) {
 }
 
 fn write_versions(
-    txn: &WriteTransaction,
+    txn: &Txn<'_>,
     sums: &mut Sums,
     totals: &mut Totals,
     part: &PartData,
@@ -104,6 +106,7 @@ fn write_versions(
     let Work { index, totals: after, removed, skipped, report, .. } = work;
     *totals = after;
     index.close(sums);
+    failpoint!(FlushHistory, Err);
     write_history(Rows::open(txn, TableId::History, sums)?, sums, part, removed, skipped)?;
     Ok(report)
 }
@@ -172,7 +175,7 @@ impl Work<'_> {
     fn count(&mut self, key: &Bytes, old: Option<Brief>, new: Option<Brief>, plan: &Plan) {
         let bytes = |version: &Brief| key.len() as u64 + version.value_bytes;
         let Totals { live_bytes: live, dead_bytes: dead } = &mut self.totals;
-        if let Some(old) = old.filter(|old| !old.tombstone) {
+        if let Some(old) = old.filter(|old| !old.tombstone && !planted!(TotalsDrift)) {
             *live = live.saturating_sub(bytes(&old));
             *dead += bytes(&old);
         }

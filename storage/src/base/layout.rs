@@ -202,7 +202,9 @@ pub(super) fn seal(key: &[u8], fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 /// A row's payload, once its checksum is known to be right.
 pub(super) fn unseal<'a>(table: &'static str, key: &[u8], row: &'a [u8]) -> Result<Reader<'a>, Error> {
     match row.split_first_chunk::<4>() {
-        Some((head, payload)) if u32::from_be_bytes(*head) == checksum(key, payload) => Ok(Reader::new(table, payload)),
+        Some((head, payload)) if u32::from_be_bytes(*head) == checksum(key, payload) || planted!(RowUnchecked) => {
+            Ok(Reader::new(table, payload))
+        }
         Some(_) => Err(Error::corrupt(table, format!("row {} does not match its checksum", Hex(key)))),
         None => Err(Error::corrupt(table, format!("row {} has {} bytes", Hex(key), row.len()))),
     }
@@ -211,6 +213,11 @@ pub(super) fn unseal<'a>(table: &'static str, key: &[u8], row: &'a [u8]) -> Resu
 /// A row that another row speaks of is not there.
 pub(super) fn missing(table: &'static str, key: &[u8]) -> Error {
     Error::corrupt(table, format!("row {} is missing", Hex(key)))
+}
+
+/// A row that is there is not found by its key.
+pub(super) fn not_found(table: &'static str, key: &[u8]) -> Error {
+    Error::corrupt(table, format!("row {} is there, but looking it up does not find it", Hex(key)))
 }
 
 /// A row comes where it does not belong.
@@ -239,7 +246,7 @@ fn push_varint(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// The first bytes of a key, for a message.
-struct Hex<'a>(&'a [u8]);
+pub(super) struct Hex<'a>(pub(super) &'a [u8]);
 
 impl std::fmt::Display for Hex<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

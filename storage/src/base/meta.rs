@@ -1,8 +1,9 @@
 //! The rows of `meta`: what base knows about itself, read at once and written with every commit.
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::ReadableTable;
 
 use super::Totals;
+use super::commit::Txn;
 use super::fault::At;
 use super::layout::{self, Reader};
 use super::rows::{self, TableId};
@@ -86,8 +87,8 @@ impl Meta {
     }
 
     /// Writes all of it, and the format of this release.
-    pub(super) fn write(&self, txn: &WriteTransaction) -> Result<(), Error> {
-        let mut table = txn.open_table(rows::META).at("meta")?;
+    pub(super) fn write(&self, txn: &Txn<'_>) -> Result<(), Error> {
+        let mut table = txn.redb.open_table(rows::META).at("meta")?;
         let mut put = |name: &str, fill: &dyn Fn(&mut Vec<u8>)| {
             let row = layout::seal(name.as_bytes(), fill);
             table.insert(name.as_bytes(), row.as_slice()).at("meta").map(drop)

@@ -4,12 +4,13 @@
 //! the part before or of this one, never between. redb takes a snapshot's pages out of use only when the snapshot is
 //! dropped, so readers never wait for a flush and a flush never for them.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase};
 
 use crate::error::Error;
 use crate::fs::FileSystem;
@@ -19,9 +20,11 @@ use crate::tables::{Applied, LeaseRow, WriterRow};
 use crate::types::{LeaseId, MemberId, Revision};
 
 mod backend;
+mod beside;
 mod build;
 mod commit;
 mod compact;
+mod damaged;
 mod fault;
 mod flush;
 mod layout;
@@ -30,7 +33,9 @@ mod open;
 mod overlay;
 mod rewrite;
 mod rows;
+mod salvage;
 mod scan;
+mod scrub;
 mod small;
 mod sweep;
 #[cfg(test)]
@@ -38,12 +43,17 @@ mod tests;
 mod verify;
 
 use backend::Backend;
+pub(crate) use beside::reached;
 pub(crate) use build::Builder;
+use commit::Txn;
+pub(crate) use damaged::Damaged;
 use fault::At;
 pub(crate) use flush::Garbage;
 use meta::Meta;
 pub(crate) use rewrite::{Rewrite, Step, unfinished};
 pub(crate) use rows::TableId;
+pub use salvage::Lost;
+pub(crate) use salvage::{Salvaged, Target, salvage};
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,6 +126,8 @@ pub(crate) struct Base {
     commits: Mutex<()>,
     /// What the last commit wrote. Never held while a disk is waited for: every put asks for the totals.
     meta: Mutex<Meta>,
+    /// A walk over what the file holds, if one is under way.
+    scrub: Mutex<scrub::State>,
     fs: Arc<dyn FileSystem>,
     file: PathBuf,
     cache_bytes: usize,
@@ -129,7 +141,7 @@ pub(crate) struct Snapshot {
     txn: ReadTransaction,
     meta: Meta,
     /// Dropping a redb database fails its readers, so each keeps it; last, because fields are dropped in order.
-    _database: Arc<Database>,
+    _database: Arc<dyn Any + Send + Sync>,
 }
 
 impl Base {
@@ -167,6 +179,10 @@ impl Base {
     ///
     /// If the part does not continue what is in base.
     pub(crate) fn flush(&self, part: &PartData, garbage: Garbage) -> Result<FlushReport, Error> {
+        if planted!(MarkBeforeData) {
+            let mark = |before: &Meta| Meta { applied: part.applied, ..*before };
+            self.commit(|txn, before| mark(before).write(txn).map(|()| (*before, ())))?;
+        }
         self.commit(|txn, meta| flush::write(txn, meta, part, garbage))
     }
 
@@ -184,10 +200,12 @@ impl Base {
     }
 
     /// One durable commit of what `work` writes, given what the last one wrote; it answers what this one writes.
-    fn commit<T>(&self, work: impl FnOnce(&WriteTransaction, &Meta) -> Result<(Meta, T), Error>) -> Result<T, Error> {
+    fn commit<T>(&self, work: impl FnOnce(&Txn<'_>, &Meta) -> Result<(Meta, T), Error>) -> Result<T, Error> {
         let _commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *self.meta();
-        let (after, report) = commit::durably(&self.database, |txn| work(txn, &before))?;
+        let scrub = self.scrub.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = |redb: &_| work(&Txn { redb, scrub: scrub.as_ref() }, &before);
+        let (after, report) = commit::durably(&self.database, work)?;
         *self.meta() = after;
         Ok(report)
     }
@@ -245,16 +263,27 @@ impl Snapshot {
         open::read_only(fs, file, cache_bytes)
     }
 
-    fn new(database: &Arc<Database>) -> Result<Snapshot, Error> {
+    fn new<D: ReadableDatabase + Send + Sync + 'static>(database: &Arc<D>) -> Result<Snapshot, Error> {
         let txn = database.begin_read().at("begin")?;
+        let meta = Meta::read(&txn.open_table(rows::META).at("meta")?)?;
+        Snapshot::with(database, txn, meta)
+    }
+
+    /// The tables of a base that may say nothing, or nothing true, about itself.
+    fn of_tables<D: ReadableDatabase + Send + Sync + 'static>(database: &Arc<D>) -> Result<Snapshot, Error> {
+        let txn = database.begin_read().at("begin")?;
+        Snapshot::with(database, txn, Meta::NEW)
+    }
+
+    fn with<D: Send + Sync + 'static>(database: &Arc<D>, txn: ReadTransaction, meta: Meta) -> Result<Snapshot, Error> {
         let open = |id: TableId| txn.open_table(id.definition()).at(id.name());
         Ok(Snapshot {
             index: open(TableId::Index)?,
             history: open(TableId::History)?,
             lease_keys: open(TableId::LeaseKeys)?,
-            meta: Meta::read(&txn.open_table(rows::META).at("meta")?)?,
+            meta,
             txn,
-            _database: Arc::clone(database),
+            _database: Arc::<D>::clone(database),
         })
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use redb::{Database, ReadableDatabase};
 
 use super::backend::Backend;
+use super::beside::{self, beside};
 use super::fault::At;
 use super::meta::Meta;
 use super::overlay::Overlay;
@@ -52,15 +53,35 @@ pub(super) fn open(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) ->
     base(fs, path, database, backend, cache_bytes)
 }
 
-/// Base as the file holds it, with everything that redb writes when it opens it kept in memory.
+/// Base as the file holds it, without writing anything. A file that redb would have to repair first is repaired in memory.
 pub(super) fn read_only(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Snapshot, Error> {
+    match beside(fs, path, cache_bytes) {
+        Ok((snapshot, _)) => Ok(snapshot),
+        Err(_) => Snapshot::new(&repaired(fs, path, cache_bytes)?),
+    }
+}
+
+/// The same of a base that may say nothing true about itself.
+pub(super) fn read_tables(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Snapshot, Error> {
+    let file = file_of_redb(fs, path, OpenMode::Read)?;
+    match beside::database(file, path, cache_bytes).and_then(|(database, _)| Snapshot::of_tables(&database)) {
+        Ok(snapshot) => Ok(snapshot),
+        Err(_) => Snapshot::of_tables(&repaired(fs, path, cache_bytes)?),
+    }
+}
+
+/// The file as redb would repair it, with everything that it writes kept in memory.
+fn repaired(fs: &Arc<dyn FileSystem>, path: &Path, cache_bytes: usize) -> Result<Arc<Database>, Error> {
     let file = file_of_redb(fs, path, OpenMode::Read)?;
     let overlay = Overlay::new(file).map_err(|error| Error::io(format!("reading {}", path.display()), &error))?;
     let (database, _) = hand_over(Arc::new(overlay), path, cache_bytes)?;
-    Snapshot::new(&Arc::new(database))
+    let database = Arc::new(database);
+    // Never dropped: redb would make a last commit, over pages that may be damaged.
+    std::mem::forget(Arc::clone(&database));
+    Ok(database)
 }
 
-fn file_of_redb(fs: &Arc<dyn FileSystem>, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>, Error> {
+pub(super) fn file_of_redb(fs: &Arc<dyn FileSystem>, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>, Error> {
     let place = path.display().to_string();
     let file = fs.open(path, mode).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::corrupt(&place, "the file is missing"),
@@ -112,7 +133,7 @@ pub(super) fn base(
     }
     let meta = Mutex::new(opened?.meta);
     let (fs, file) = (Arc::clone(fs), path.to_owned());
-    Ok(Base { database, backend, commits: Mutex::new(()), meta, fs, file, cache_bytes })
+    Ok(Base { database, backend, commits: Mutex::new(()), meta, scrub: Mutex::default(), fs, file, cache_bytes })
 }
 
 /// What a flush of this part needs at most: scattered rows, and the data itself twice, because pages split half full.

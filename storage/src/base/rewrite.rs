@@ -76,6 +76,7 @@ pub(crate) enum Step {
 impl Rewrite {
     /// Begins a copy, with everything swept that the caller wants to be gone. Errors: `NoRoomToShrink`, `ShrinkFailed`.
     pub(crate) fn begin(base: &Arc<Base>) -> Result<Rewrite, Error> {
+        failpoint!(RewriteBegin, |error| Err(concerns_the_copy(error)));
         let free = base.free_bytes().map_err(concerns_the_copy)?;
         let needed = base.room_to_rewrite();
         if free < needed {
@@ -99,6 +100,7 @@ impl Rewrite {
     }
 
     fn copy_rows(&mut self, table: TableId, behind: &[u8]) -> Result<Step, Error> {
+        failpoint!(RewriteRows, Err);
         let (snapshot, upto, builder) = (self.base.snapshot()?, self.upto, &mut self.builder);
         let step_bytes = commit_bytes(self.base.cache_bytes);
         let (mut visited, mut bytes) = (0, 0);
@@ -119,12 +121,14 @@ impl Rewrite {
         self.pass = match (last, table) {
             (Some(last), _) if bytes >= step_bytes => Pass::Rows(table, last),
             (_, TableId::Index) => Pass::Rows(TableId::History, Vec::new()),
+            _ if planted!(RewriteSkipsRevision) => Pass::Changes(upto.next().next()),
             _ => Pass::Changes(upto.next()),
         };
         Ok(Step::Went(visited))
     }
 
     fn copy_changes(&mut self, from: Revision) -> Result<Step, Error> {
+        failpoint!(RewriteChanges, Err);
         let snapshot = self.base.snapshot()?;
         let max_bytes = CHANGES_SHARE * commit_bytes(self.base.cache_bytes);
         let changes = snapshot.changes(from, snapshot.applied().revision, max_bytes)?;
@@ -144,6 +148,7 @@ impl Rewrite {
     pub(crate) fn finish(mut self) -> Result<Base, Error> {
         let snapshot = self.base.snapshot();
         let copied = snapshot.and_then(|snapshot| {
+            failpoint!(RewriteFinish, Err);
             for table in SMALL {
                 snapshot.each_row(table, |key, row| self.builder.append(table, key, row))?;
             }
@@ -184,8 +189,14 @@ impl Base {
     /// Gives a finished copy the name of base. A crash leaves one of the two under it, both at the same position. Errors: `Io`, final.
     pub(crate) fn take_name_of(&mut self, old: &Base) -> Result<(), Error> {
         let doing = || format!("renaming {} to {}", self.file.display(), old.file.display());
+        failpoint!(Rename, Err);
         self.fs.rename(&self.file, &old.file).map_err(|error| Error::io(doing(), &error))?;
         self.file.clone_from(&old.file);
+        failpoint!(Renamed, Err);
+        self.take_over_scrub(old);
+        if planted!(RenameUnsynced) {
+            return Ok(());
+        }
         open::sync_directory(&self.fs, &self.file)
     }
 

@@ -2,8 +2,9 @@
 
 use std::ops::Bound;
 
-use redb::{CursorError, Table, TableDefinition, WriteTransaction};
+use redb::{CursorError, Table, TableDefinition};
 
+use super::commit::Txn;
 use super::fault::{At, fault};
 use super::layout;
 use super::meta::{Sum, Sums};
@@ -59,22 +60,24 @@ pub(super) struct Rows<'t> {
     id: TableId,
     pub(super) table: Table<'t, &'static [u8], &'static [u8]>,
     sum: Sum,
+    txn: &'t Txn<'t>,
 }
 
 impl<'t> Rows<'t> {
     /// Opens a table, creating it if it is missing, and goes on counting from `sums`.
-    pub(super) fn open(txn: &'t WriteTransaction, id: TableId, sums: &Sums) -> Result<Rows<'t>, Error> {
-        let table = txn.open_table(id.definition()).at(id.name())?;
-        Ok(Rows { id, table, sum: sums.of(id) })
+    pub(super) fn open(txn: &'t Txn<'t>, id: TableId, sums: &Sums) -> Result<Rows<'t>, Error> {
+        let table = txn.redb.open_table(id.definition()).at(id.name())?;
+        Ok(Rows { id, table, sum: sums.of(id), txn })
     }
 
     /// Writes a sealed row, over an older one if there is one.
     pub(super) fn put(&mut self, key: &[u8], row: &[u8]) -> Result<(), Error> {
         let old = self.table.insert(key, row).at(self.id.name())?;
         self.sum.add(row);
-        if let Some(old) = old {
+        if let Some(old) = &old {
             self.sum.subtract(old.value());
         }
+        self.txn.changed(self.id, key, old.as_ref().map(|old| old.value()), Some(row));
         Ok(())
     }
 
@@ -89,6 +92,7 @@ impl<'t> Rows<'t> {
                 other => fault(name, other.into()),
             })?;
             self.sum.add(row);
+            self.txn.changed(self.id, key, None, Some(row));
         }
         end.close().at(name)
     }
@@ -98,6 +102,7 @@ impl<'t> Rows<'t> {
         let old = self.table.remove(key).at(self.id.name())?;
         if let Some(old) = &old {
             self.sum.subtract(old.value());
+            self.txn.changed(self.id, key, Some(old.value()), None);
         }
         Ok(old.is_some())
     }

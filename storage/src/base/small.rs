@@ -1,7 +1,8 @@
 //! The small tables: leases and their keys, alarms, writers, marks.
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::ReadableTable;
 
+use super::commit::Txn;
 use super::fault::At;
 use super::layout;
 use super::meta::Sums;
@@ -20,7 +21,7 @@ const NO_SPACE: u8 = 1;
 const CORRUPT: u8 = 2;
 
 /// Writes the small tables of a part.
-pub(super) fn write(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+pub(super) fn write(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     write_leases(txn, sums, part)?;
     write_lease_keys(txn, sums, part)?;
     write_alarms(txn, sums, part)?;
@@ -28,7 +29,7 @@ pub(super) fn write(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) ->
     write_marks(txn, sums, part)
 }
 
-fn write_leases(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_leases(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Leases, sums)?;
     for (id, lease) in &part.leases {
         let key = id.0.to_be_bytes();
@@ -41,7 +42,7 @@ fn write_leases(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Res
     Ok(())
 }
 
-fn write_lease_keys(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_lease_keys(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::LeaseKeys, sums)?;
     for ((id, user_key), attached) in &part.lease_keys {
         let mut key = id.0.to_be_bytes().to_vec();
@@ -52,7 +53,7 @@ fn write_lease_keys(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) ->
     Ok(())
 }
 
-fn write_alarms(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_alarms(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Alarms, sums)?;
     for ((member, kind), raised) in &part.alarms {
         let mut key = member.0.to_be_bytes().to_vec();
@@ -66,7 +67,7 @@ fn write_alarms(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Res
     Ok(())
 }
 
-fn write_writers(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_writers(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Writers, sums)?;
     for (member, writer) in &part.writers {
         let key = member.0.to_be_bytes();
@@ -81,7 +82,7 @@ fn write_writers(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Re
 
 /// Adds marks and removes those below the compacted revision, but never the newest: apply writes one a second at most and
 /// takes the newest for the last, so what it does after a start must not depend on what was removed.
-fn write_marks(txn: &WriteTransaction, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
+fn write_marks(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Marks, sums)?;
     for (time_ms, revision) in &part.marks {
         let key = time_ms.to_be_bytes();
@@ -161,7 +162,20 @@ impl Snapshot {
     }
 }
 
-fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), Error> {
+impl Snapshot {
+    /// Marks behind a time, oldest first, so many at most. Errors: `Io`, `Corrupt`.
+    pub(crate) fn marks(&self, behind: Option<u64>, max: usize) -> Result<Vec<(u64, Revision)>, Error> {
+        let mut marks = Vec::new();
+        let behind = behind.map_or(Vec::new(), |time_ms| time_ms.to_be_bytes().to_vec());
+        self.rows_behind(TableId::Marks, &behind, |key, row| {
+            marks.push(read_mark(key, row)?);
+            Ok(marks.len() < max)
+        })?;
+        Ok(marks)
+    }
+}
+
+pub(super) fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), Error> {
     let mut name = layout::Reader::new("leases", key);
     let id = LeaseId(name.i64()?);
     name.end()?;
@@ -177,7 +191,7 @@ fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), Error> {
     Ok((id, lease))
 }
 
-fn read_alarm(key: &[u8], row: &[u8]) -> Result<(MemberId, AlarmKind), Error> {
+pub(super) fn read_alarm(key: &[u8], row: &[u8]) -> Result<(MemberId, AlarmKind), Error> {
     layout::unseal("alarms", key, row)?.end()?;
     let mut name = layout::Reader::new("alarms", key);
     let member = MemberId(name.u64()?);
@@ -190,7 +204,7 @@ fn read_alarm(key: &[u8], row: &[u8]) -> Result<(MemberId, AlarmKind), Error> {
     Ok((member, kind))
 }
 
-fn read_writer(key: &[u8], row: &[u8]) -> Result<(MemberId, WriterRow), Error> {
+pub(super) fn read_writer(key: &[u8], row: &[u8]) -> Result<(MemberId, WriterRow), Error> {
     let mut name = layout::Reader::new("writers", key);
     let member = MemberId(name.u64()?);
     name.end()?;
@@ -200,7 +214,7 @@ fn read_writer(key: &[u8], row: &[u8]) -> Result<(MemberId, WriterRow), Error> {
     Ok((member, writer))
 }
 
-fn read_mark(key: &[u8], row: &[u8]) -> Result<(u64, Revision), Error> {
+pub(super) fn read_mark(key: &[u8], row: &[u8]) -> Result<(u64, Revision), Error> {
     let mut name = layout::Reader::new("marks", key);
     let time_ms = name.u64()?;
     name.end()?;

@@ -1,7 +1,13 @@
 //! The sweep: visits what was written up to the compacted revision, in order, and drops what it made unreadable.
+//!
+//! What a step drops leaves each table in the order of its keys: a page is changed once in a commit, however many of its rows go, and one
+//! that redb's cache had no room for is not fetched and written again.
 
-use redb::{ReadableTable, WriteTransaction};
+use std::collections::BTreeMap;
 
+use redb::ReadableTable;
+
+use super::commit::Txn;
 use super::compact::Brief;
 use super::fault::At;
 use super::layout::{self, HistoryValue};
@@ -11,6 +17,9 @@ use super::{SweepReport, Totals};
 use crate::error::Error;
 use crate::types::{Revision, RevisionPair};
 
+/// Bytes of keys at which a step ends early.
+const KEY_BYTES_MAX: usize = 16 << 20;
+
 /// A row of `history` to visit.
 struct Visit {
     at: RevisionPair,
@@ -19,9 +28,9 @@ struct Visit {
 }
 
 /// One step. Behind the cursor each key has one version at most, and it is a put or was written at exactly the compacted
-/// revision: each visit removes what the key had before, which is what an earlier visit left.
+/// revision: the last visit of a key removes what the key had before, which is what an earlier step left, and what was visited in this one.
 pub(super) fn step(
-    txn: &WriteTransaction,
+    txn: &Txn<'_>,
     before: &Meta,
     compacted: Revision,
     rows_max: usize,
@@ -29,24 +38,33 @@ pub(super) fn step(
     let mut meta = *before;
     let mut index = Rows::open(txn, TableId::Index, &meta.sums)?;
     let mut history = Rows::open(txn, TableId::History, &meta.sums)?;
-    let upto = compacted.min(before.applied.revision);
+    let upto = if planted!(SweepPastFlushed) { compacted } else { compacted.min(before.applied.revision) };
     let visits = to_visit(&history, meta.cursor, upto, rows_max)?;
-    let done = visits.last().is_none_or(|last| last.at.main >= upto);
-    let mut report = SweepReport { rows_visited: visits.len() as u64, versions_dropped: 0, done };
-    for visit in &visits {
+    let last = visits.last().map(|visit| visit.at.main);
+    let done = last.is_none_or(|last| last >= upto);
+    // The last visit of a key counts.
+    let keys: BTreeMap<&[u8], &Visit> = visits.iter().map(|visit| (visit.key.as_slice(), visit)).collect();
+    let mut removed = Vec::new();
+    for visit in keys.into_values() {
         for version in outdated(&index, visit, compacted)? {
             index.remove_known(&layout::index_key(&layout::key_prefix(&visit.key), version.at))?;
-            history.remove_known(&layout::history_key(version.at))?;
             let Totals { dead_bytes, .. } = &mut meta.totals;
             *dead_bytes = dead_bytes.saturating_sub(visit.key.len() as u64 + version.value_bytes);
-            report.versions_dropped += 1;
+            removed.push(version.at);
         }
     }
+    removed.sort_unstable();
+    for at in removed.iter().filter(|_| !planted!(HistoryRowLeft)) {
+        history.remove_known(&layout::history_key(*at))?;
+    }
+    let report = SweepReport { rows_visited: visits.len() as u64, versions_dropped: removed.len() as u64, done };
     index.close(&mut meta.sums);
     history.close(&mut meta.sums);
     // A deletion at exactly the compacted revision stays for now, so that revision is visited again when it has moved on.
-    let next = if done { upto } else { visits.last().map_or(upto, |last| last.at.main.next()) };
+    let next = if done { upto } else { last.map_or(upto, Revision::next) };
+    let next = if planted!(SweepSkipsRevision) { next.next() } else { next };
     meta.cursor = meta.cursor.max(RevisionPair { main: next, sub: 0 });
+    failpoint!(SweepCursor, Err);
     meta.write(txn)?;
     Ok((meta, report))
 }
@@ -55,6 +73,7 @@ pub(super) fn step(
 /// change of one. The last revision is never left alone: a cursor there means that it was visited.
 fn to_visit(history: &Rows<'_>, cursor: RevisionPair, upto: Revision, rows_max: usize) -> Result<Vec<Visit>, Error> {
     let mut visits: Vec<Visit> = Vec::new();
+    let mut key_bytes = 0;
     if cursor.main > upto {
         return Ok(visits);
     }
@@ -62,11 +81,12 @@ fn to_visit(history: &Rows<'_>, cursor: RevisionPair, upto: Revision, rows_max: 
     for row in history.table.range::<&[u8]>(start.as_slice()..=end.as_slice()).at("history")? {
         let (place, row) = row.at("history")?;
         let at = layout::read_history_key(place.value())?;
-        let enough = visits.len() >= rows_max && at.main < upto;
+        let enough = (visits.len() >= rows_max || key_bytes >= KEY_BYTES_MAX) && at.main < upto;
         if enough && visits.last().is_some_and(|last| last.at.main != at.main) {
             break;
         }
         let row = layout::read_history_row(place.value(), row.value())?;
+        key_bytes += row.key.len();
         visits.push(Visit { at, key: row.key.to_vec(), tombstone: row.value == HistoryValue::Tombstone });
     }
     Ok(visits)
@@ -82,7 +102,7 @@ fn outdated(index: &Rows<'_>, visit: &Visit, compacted: Revision) -> Result<Vec<
         let (_, at) = layout::split_index_key(place.value())?;
         let itself = at == visit.at;
         let goes = if itself {
-            visit.tombstone && at.main < compacted
+            visit.tombstone && (at.main < compacted || planted!(SweepTakesFloor))
         } else {
             at.main < visit.at.main || at.main < compacted
         };

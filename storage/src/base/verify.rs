@@ -9,6 +9,7 @@ use super::fault::At;
 use super::layout::{self, HistoryValue, IndexRow, Stored};
 use super::meta::Sum;
 use super::rows::TableId;
+use super::scan::Rows;
 use super::{Snapshot, Totals, Version};
 use crate::error::Error;
 use crate::types::RevisionPair;
@@ -28,6 +29,8 @@ impl Snapshot {
         }
         let (indexed, stored) = (self.meta.sums.of(TableId::Index).rows, self.meta.sums.of(TableId::History).rows);
         expect_equal("history", "rows as in index", &stored, &indexed)?;
+        let ahead = self.meta.cursor.main > self.meta.applied.revision;
+        expect_equal("meta", "the sweep is ahead of what it sweeps", &ahead, &false)?;
         expect_equal("index", "totals", &self.walk_index()?, &self.meta.totals)
     }
 
@@ -41,17 +44,20 @@ impl Snapshot {
     /// name a lease that it lost. Errors: `Corrupt`, `Io`.
     pub(crate) fn verify_lease_keys(&self) -> Result<(), Error> {
         let leases = self.open_table(TableId::Leases)?;
-        self.each_row(TableId::LeaseKeys, |row_key, _| {
-            let (id, key) = row_key.split_first_chunk().ok_or_else(|| Error::corrupt("lease_keys", "a short key"))?;
-            let lease = i64::from_be_bytes(*id);
-            let exists = leases.get(id.as_slice()).at("leases")?.is_some();
-            expect_equal("lease_keys", &format!("lease {lease:016x} exists"), &exists, &true)?;
-            let attached = match self.get(key, RevisionPair::MAX)? {
-                Some((_, Version::Put { lease, .. })) => lease,
-                _ => 0,
-            };
-            expect_equal("lease_keys", &format!("the lease of {:?}", Bytes::copy_from_slice(key)), &attached, &lease)
-        })
+        self.each_row(TableId::LeaseKeys, |row_key, _| self.check_attached(&leases, row_key))
+    }
+
+    /// A row of `lease_keys`: the key is there and names the lease, and the lease exists.
+    pub(super) fn check_attached(&self, leases: &Rows, row_key: &[u8]) -> Result<(), Error> {
+        let (id, key) = row_key.split_first_chunk().ok_or_else(|| Error::corrupt("lease_keys", "a short key"))?;
+        let lease = i64::from_be_bytes(*id);
+        let exists = leases.get(id.as_slice()).at("leases")?.is_some();
+        expect_equal("lease_keys", &format!("lease {lease:016x} exists"), &exists, &true)?;
+        let attached = match self.get(key, RevisionPair::MAX)? {
+            Some((_, Version::Put { lease, .. })) => lease,
+            _ => 0,
+        };
+        expect_equal("lease_keys", &format!("the lease of {:?}", Bytes::copy_from_slice(key)), &attached, &lease)
     }
 
     /// Each index row has its history row, and no two share one; with equal counts, no history row is left over.

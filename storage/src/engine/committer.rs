@@ -100,7 +100,8 @@ impl Committer {
                 Wake::Work { commands, flush } => {
                     // Next to a command that nearly fills a frame of its own there is no room for anything else.
                     let large = commands.iter().any(|queued| queued.encoded.payload.len() > LARGE);
-                    let limit = if large { 0 } else { EXPIRIES_PER_FRAME };
+                    let limit = if large { 0 } else { small!(EXPIRIES_PER_FRAME, 1) };
+                    failpoint!(Due);
                     let due = self.shared.lessor.due(self.shared.clock.monotonic(), limit);
                     if !commands.is_empty() || !due.is_empty() {
                         self.batch(commands, &due)?;
@@ -148,6 +149,7 @@ impl Committer {
                 return Err(error);
             }
         }
+        failpoint!(Answer);
         batch.answer();
         Ok(())
     }
@@ -173,6 +175,7 @@ impl Committer {
     /// the frame or not, and nobody was told; after it, the frame is applied again at the next start.
     fn append(&mut self, header: &FrameHeader, frame: &mut FrameBuffer, batch: &mut Batch) -> Result<(), Refused> {
         let mut begun = false;
+        failpoint!(Append, |_| Err(Refused::Full));
         for _ in 0..ATTEMPTS {
             match self.log.append(frame, self.state.applied.digest) {
                 Ok(position) if position == self.state.applied.position.next() => {
@@ -211,7 +214,7 @@ impl Committer {
     /// Applies what the log holds beyond the state.
     fn catch_up(&mut self, batch: &mut Batch) -> Result<(), Error> {
         loop {
-            let frames = self.log.read(self.state.applied.position.next(), READ_AHEAD)?;
+            let frames = self.log.read(self.state.applied.position.next(), small!(READ_AHEAD, 1))?;
             if frames.is_empty() {
                 return Ok(());
             }
@@ -230,6 +233,7 @@ impl Committer {
 
     /// Apply, then publish; whoever waits is answered after that.
     fn apply(&mut self, incoming: &Incoming<'_>, batch: &mut Batch) -> Result<(), Error> {
+        failpoint!(Apply, Err);
         let sources = self.shared.head().sources.clone();
         let before = sources.active.read().changes.len();
         let effects = self.state.apply(&sources, incoming)?;
@@ -246,10 +250,15 @@ impl Committer {
     }
 
     fn publish(&mut self, effects: &Effects, turnover: &Turnover) {
+        failpoint!(Publish);
+        if planted!(AnswerBeforePublish) && self.state.applied.position.0.is_multiple_of(16) {
+            return;
+        }
         let log_bytes = self.log.size_bytes();
         let now = self.shared.clock.monotonic();
         self.shared.publish_frame(|head| {
             head.take_over(&self.state);
+            failpoint!(PublishHalf);
             head.tallies.learn(turnover);
             head.log_bytes = log_bytes;
             // In the same step: nobody sees a lease without its keys, or keys of a lease that is gone.
@@ -293,6 +302,7 @@ impl Committer {
         }
         let full = self.bounds.reached(&sources.active);
         if full || (asked && self.state.applied.position > sources.base.applied().position) {
+            failpoint!(Freeze);
             self.state.seal(&sources.active);
             self.shared.publish_base(Head::freeze);
         } else if asked {
@@ -302,7 +312,9 @@ impl Committer {
 
     fn trim(&mut self) -> Result<(), Error> {
         let flushed = self.shared.head().sources.base.applied().position.next();
+        let flushed = if planted!(TrimTooFar) { self.state.applied.position.next() } else { flushed };
         if flushed > self.trimmed {
+            failpoint!(Trim, Err);
             self.trimmed = flushed;
             self.log.trim(flushed)?;
         }
@@ -311,6 +323,7 @@ impl Committer {
 
     /// The end in order: what is in memory goes to base.
     fn finish(&mut self) -> Result<(), Error> {
+        failpoint!(Finish, Err);
         if self.flushed() {
             self.freeze_if(true);
             self.flushed();

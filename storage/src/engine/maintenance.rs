@@ -1,10 +1,12 @@
-//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, and rewrites base when
-//! asked to.
+//! The maintenance thread: it brings frozen parts to base, and between them sweeps what compaction made unreadable, rewrites base and reads it again
+//! when asked to.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Garbage;
+use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::engine::shrink::Shrink;
 use crate::error::Error;
@@ -20,6 +22,8 @@ enum Next {
     Begin,
     /// A step of that.
     Rewrite,
+    /// A step of a scrub.
+    Scrub,
     /// See who still reads from the base before.
     LookAgain,
     End,
@@ -28,16 +32,23 @@ enum Next {
 /// How long to wait before room is looked for again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Runs until the keyspace ends. A step of the sweep visits so many rows.
-pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize) {
+/// Runs until the keyspace ends. A step of the sweep visits so many rows, at least and at most.
+pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, mut scrub: Scrub, sweep_rows: &RangeInclusive<usize>) {
     let mut shrink = Shrink::default();
-    if let Err(error) = serve(shared, ended, sweep_rows, &mut shrink) {
+    if let Err(error) = serve(shared, ended, sweep_rows, &mut shrink, &mut scrub) {
         shared.fail(error);
     }
     shrink.abandon(shared, Error::Stopped);
 }
 
-fn serve(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize, shrink: &mut Shrink) -> Result<(), Error> {
+fn serve(
+    shared: &Shared,
+    ended: &dyn Fn() -> bool,
+    sweep_rows: &RangeInclusive<usize>,
+    shrink: &mut Shrink,
+    scrub: &mut Scrub,
+) -> Result<(), Error> {
+    let mut rows = *sweep_rows.start();
     loop {
         if shared.queue.is_ending() {
             shrink.abandon(shared, Error::Stopped);
@@ -47,6 +58,8 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize, shrink: &
             let next = match &head.sources.frozen {
                 _ if ended() || shared.failure().is_some() => return Some(Next::End),
                 Some(part) if !shrink.comes_first() => Some(Next::Flush(part.clone())),
+                _ if shrink.comes_first() => Some(Next::Rewrite),
+                _ if !shared.scrubs.is_empty() => return Some(Next::Scrub),
                 _ if shrink.is_running() => Some(Next::Rewrite),
                 _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
                 _ if shrink.is_due(shared, head) => Some(Next::Begin),
@@ -59,12 +72,13 @@ fn serve(shared: &Shared, ended: &dyn Fn() -> bool, sweep_rows: usize, shrink: &
             Next::Flush(part) => {
                 bring(shared, &part, shrink.garbage()).map(|()| shrink.flushed(part.read().changes.len()))
             }
-            Next::Sweep(compacted) => sweep(shared, compacted, sweep_rows),
+            Next::Sweep(compacted) => sweep(shared, compacted, sweep_rows, &mut rows),
             Next::Begin => {
                 shrink.begin(shared);
                 Ok(())
             }
             Next::Rewrite => shrink.step(shared),
+            Next::Scrub => scrub.step(shared),
             Next::LookAgain => Ok(()),
             Next::End => return Ok(()),
         };
@@ -94,7 +108,7 @@ impl Next {
             Next::Flush(_) => Some("flush"),
             Next::Sweep(_) => Some("sweep"),
             Next::Begin | Next::Rewrite => Some("rewrite"),
-            Next::LookAgain | Next::End => None,
+            Next::Scrub | Next::LookAgain | Next::End => None,
         }
     }
 }
@@ -102,10 +116,19 @@ impl Next {
 /// One durable commit, then readers get the new base and the part is forgotten: both under the lock that views are taken under. A
 /// crash before the commit replays the part from the log; after it, the log below is no longer needed.
 pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<(), Error> {
+    failpoint!(Reserve, |_| Err(Error::NoSpace));
+    if planted!(PartFromLiveState) {
+        part.write().applied.position = shared.head().position;
+    }
     let (base, data) = (shared.base(), part.read());
     base.reserve(&data)?;
+    failpoint!(Flush, Err);
     base.flush(&data, garbage)?;
     drop(data);
+    if planted!(PartInvisible) {
+        shared.publish_base(|head| head.sources.frozen = None);
+    }
+    failpoint!(FlushPublish, Err);
     publish(shared, |head| head.sources.frozen = None)?;
     shared.queue.poke();
     Ok(())
@@ -113,13 +136,28 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 
 /// One bounded step, then a rest as long as the step took. A crash leaves the cursor of the step before or of this one; what a replayed
 /// log says about compaction is the same or less, and the state never depends on what the sweep drops.
-fn sweep(shared: &Shared, compacted: Revision, rows: usize) -> Result<(), Error> {
+fn sweep(shared: &Shared, compacted: Revision, within: &RangeInclusive<usize>, rows: &mut usize) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
-    base.reserve_sweep(rows)?;
-    base.sweep(compacted, rows)?;
+    failpoint!(Sweep, Err);
+    if let Err(error) = base.reserve_sweep(*rows) {
+        // Where room is scarce a small step may fit.
+        *rows = *within.start();
+        if error != Error::NoSpace {
+            return Err(error);
+        }
+        base.reserve_sweep(*rows)?;
+    }
+    base.sweep(compacted, *rows)?;
     publish(shared, |_| {})?;
+    *rows = next_rows(*rows, within, shared.head().sources.frozen.is_some());
     shared.rest(shared.clock.monotonic().saturating_sub(begun));
     Ok(())
+}
+
+/// A step that a part had to wait for is followed by one half as large, any other by one twice as large.
+fn next_rows(rows: usize, within: &RangeInclusive<usize>, a_part_waits: bool) -> usize {
+    let next = if a_part_waits { rows / 2 } else { rows * 2 };
+    next.clamp(*within.start(), *within.end())
 }
 
 fn publish(shared: &Shared, and: impl FnOnce(&mut Head)) -> Result<(), Error> {
@@ -131,4 +169,19 @@ fn publish(shared: &Shared, and: impl FnOnce(&mut Head)) -> Result<(), Error> {
         and(head);
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_the_sweep_grow_until_a_part_waits() {
+        let within = 4000..=128_000;
+        assert_eq!(
+            [4000, 64_000, 100_000, 128_000].map(|rows| next_rows(rows, &within, false)),
+            [8000, 128_000, 128_000, 128_000]
+        );
+        assert_eq!([4000, 5000, 128_000].map(|rows| next_rows(rows, &within, true)), [4000, 4000, 64_000]);
+    }
 }

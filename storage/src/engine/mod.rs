@@ -6,5 +6,6 @@ pub(crate) mod lessor;
 pub(crate) mod maintenance;
 pub(crate) mod pace;
 pub(crate) mod queue;
+pub(crate) mod scrub;
 pub(crate) mod shared;
 pub(crate) mod shrink;

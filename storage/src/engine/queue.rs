@@ -82,6 +82,7 @@ impl Queue {
         if full && !inner.waiting.is_empty() {
             return Err(Error::TooManyRequests { queued: inner.waiting.len() });
         }
+        failpoint!(Queue, |_| Err(Error::TooManyRequests { queued: inner.waiting.len() }));
         inner.bytes += size;
         inner.waiting.push_back(queued);
         self.wake.notify_all();
@@ -147,6 +148,7 @@ impl Queue {
         if inner.end == Some(End::Abrupt) || (inner.end.is_some() && inner.waiting.is_empty()) {
             return Wake::End(inner.end.unwrap_or(End::Orderly));
         }
+        failpoint!(Take);
         inner.poked = false;
         let mut taken = 0;
         let mut commands = Vec::new();

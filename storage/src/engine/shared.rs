@@ -12,6 +12,7 @@ use crate::base::{Base, Snapshot, Totals};
 use crate::engine::lessor::Lessor;
 use crate::engine::pace::Pace;
 use crate::engine::queue::{End, Queue};
+use crate::engine::scrub;
 use crate::engine::shrink::Requests;
 use crate::env::Clock;
 use crate::error::Error;
@@ -82,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) shrinks: Requests,
     /// When the maintenance thread works.
     pub(crate) pace: Pace,
+    /// Who asked for a step of a scrub.
+    pub(crate) scrubs: scrub::Requests,
     base: Mutex<Arc<Base>>,
     failure: OnceLock<Error>,
     failed: Notify,
@@ -100,6 +103,7 @@ impl Shared {
             clock,
             shrinks: Requests::default(),
             pace,
+            scrubs: scrub::Requests::default(),
             base: Mutex::new(Arc::new(base)),
             failure: OnceLock::new(),
             failed: Notify::new(),

@@ -147,6 +147,7 @@ impl Shrink {
         let taken = rewrite.finish().map(|mut copy| {
             let snapshot = copy.snapshot()?;
             copy.take_name_of(&old)?;
+            failpoint!(Replace, Err);
             let bytes_after = copy.size_bytes();
             shared.replace_base(copy, snapshot);
             Ok(Shrunk { bytes_before, bytes_after })

@@ -13,7 +13,8 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-pub use local::{LocalLog, Recovery};
+pub use local::{Held, LocalLog, Recovery};
+pub(crate) use local::{LogDamage, LogScrub};
 pub use memory::{MemoryLog, Trick};
 
 /// Why a frame was not appended.

@@ -85,7 +85,7 @@ impl Sources {
             for change in found {
                 merged.entry(change.key.clone()).or_insert(Found::Recent(change));
             }
-            next = earlier(next, horizon);
+            next = earlier(next, horizon.filter(|_| !planted!(HorizonIgnored)));
         }
         // Base is read up to where the parts reach: beyond, a part may hold something newer.
         let end = match (&next, end) {
@@ -156,6 +156,17 @@ impl Sources {
             Some(revision) => Ok(Some(revision)),
             None => Ok(self.base.mark_at(time_ms)?.map(|(_, revision)| revision)),
         }
+    }
+
+    /// Marks behind a time, oldest first, so many at most.
+    pub(crate) fn marks(&self, behind: Option<u64>, max: usize) -> Result<Vec<(u64, Revision)>, Error> {
+        let mut marks = self.base.marks(behind, max)?;
+        for part in self.frozen.iter().chain(std::iter::once(&self.active)) {
+            let from = behind.map_or(0, |time_ms| time_ms + 1);
+            marks.extend(part.read().marks.range(from..).map(|(time_ms, revision)| (*time_ms, *revision)));
+        }
+        marks.truncate(max);
+        Ok(marks)
     }
 
     /// Changes in order, whole revisions, `from` to `upto`, about `max_bytes`; from base first, then from the parts.

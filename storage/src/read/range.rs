@@ -59,7 +59,7 @@ impl RangeReader<'_> {
         range: &KeyRange,
         visit: &mut dyn FnMut(Found) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        self.visit_in_steps(range, STEP, visit)
+        self.visit_in_steps(range, small!(STEP, 2), visit)
     }
 
     fn visit_in_steps(
@@ -91,7 +91,7 @@ impl RangeReader<'_> {
     /// At most `wanted` keys, and how many there are in all.
     fn collect(&self, range: &KeyRange, wanted: usize) -> Result<(Vec<Found>, i64), Error> {
         let mut found = Vec::new();
-        let step = wanted.saturating_add(1).min(STEP);
+        let step = wanted.saturating_add(1).min(small!(STEP, 2));
         self.visit_in_steps(range, step, &mut |next| {
             found.push(next);
             Ok(found.len() < wanted)
@@ -142,7 +142,7 @@ impl RangeReader<'_> {
     fn count_from(&self, mut start: Bytes, end: Option<&Bytes>) -> Result<i64, Error> {
         let mut count = 0;
         loop {
-            let chunk = self.sources.scan(&start, end.map(Bytes::as_ref), self.at, STEP)?;
+            let chunk = self.sources.scan(&start, end.map(Bytes::as_ref), self.at, small!(STEP, 2))?;
             let living = chunk.found.iter().filter(|found| !found.is_tombstone()).count();
             count += i64::try_from(living).unwrap_or(i64::MAX);
             match chunk.next {

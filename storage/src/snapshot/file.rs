@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 
-use super::format::{self, ALIGNMENT, BLOCK_HEADER_LEN, Block, BlockHeader, End, HASH_LEN, Head, Lease, wrong};
+use super::format::{
+    self, ALIGNMENT, BLOCK_HEADER_LEN, Block, BlockHeader, End, HASH_LEN, Head, Lease, Mark, RaisedAlarm, wrong,
+};
 use crate::change::Change;
 use crate::error::Error;
 use crate::fs::{File, FileSystem, OpenMode};
@@ -30,6 +32,10 @@ pub struct SnapshotInfo {
     pub versions: u64,
     /// Leases.
     pub leases: u64,
+    /// Alarms raised.
+    pub alarms: u64,
+    /// Marks: when revisions were reached.
+    pub marks: u64,
     /// Bytes of keys and values of all versions.
     pub data_bytes: u64,
     /// Bytes of the file.
@@ -38,13 +44,17 @@ pub struct SnapshotInfo {
     pub sha256: [u8; HASH_LEN],
 }
 
-/// A snapshot that was read and checked from the first byte to the last. Memory: 12 bytes per block of about 512 KiB, and the leases.
+/// A snapshot that was read and checked from the first byte to the last. Memory: 8 bytes per block of about 512 KiB, the leases and alarms.
 #[derive(Debug)]
 pub struct SnapshotFile {
     file: Arc<dyn File>,
     path: PathBuf,
     info: SnapshotInfo,
+    format: u32,
     pub(super) leases: Vec<Lease>,
+    pub(super) alarms: Vec<RaisedAlarm>,
+    /// Where blocks of marks are, oldest first.
+    mark_blocks: Vec<u64>,
     /// Where blocks of changes are, newest first.
     blocks: Vec<u64>,
 }
@@ -67,8 +77,9 @@ impl SnapshotFile {
         let mut walk = Walk::default();
         let source = Source { file: &*file, path, len };
         let (info, sha256) = walk.all(&source, skip_hash_check).map_err(|error| placed(error, path))?;
-        let Walk { leases, blocks, .. } = walk;
-        Ok(SnapshotFile { file, path: path.to_owned(), info: SnapshotInfo { sha256, ..info }, leases, blocks })
+        let Walk { format, leases, alarms, mark_blocks, blocks, .. } = walk;
+        let (path, info) = (path.to_owned(), SnapshotInfo { sha256, ..info });
+        Ok(SnapshotFile { file, path, info, format, leases, alarms, mark_blocks, blocks })
     }
 
     /// What it holds.
@@ -81,13 +92,30 @@ impl SnapshotFile {
         let source = Source { file: &*self.file, path: &self.path, len: self.info.size_bytes };
         let mut found = End::default();
         for offset in self.blocks.iter().rev() {
-            let read = source.block(*offset).and_then(|(header, content, _)| header.read(&content, &mut found));
-            let Block::Changes(changes) = read.map_err(|error| placed(error, &self.path))? else {
+            let Block::Changes(changes) = self.read(&source, *offset, &mut found)? else {
                 return Err(placed(wrong(format!("no changes at offset {offset} any more")), &self.path));
             };
             changes.into_iter().try_for_each(&mut take)?;
         }
         if found.changes == self.info.versions { Ok(()) } else { Err(placed(wrong("it changes"), &self.path)) }
+    }
+
+    /// Every mark in ascending order. Errors: as `each_change`.
+    pub(super) fn each_mark(&self, mut take: impl FnMut(Mark) -> Result<(), Error>) -> Result<(), Error> {
+        let source = Source { file: &*self.file, path: &self.path, len: self.info.size_bytes };
+        let mut found = End::default();
+        for offset in &self.mark_blocks {
+            let Block::Marks(marks) = self.read(&source, *offset, &mut found)? else {
+                return Err(placed(wrong(format!("no marks at offset {offset} any more")), &self.path));
+            };
+            marks.into_iter().try_for_each(&mut take)?;
+        }
+        if found.marks == self.info.marks { Ok(()) } else { Err(placed(wrong("it changes"), &self.path)) }
+    }
+
+    fn read(&self, source: &Source<'_>, offset: u64, found: &mut End) -> Result<Block, Error> {
+        let read = source.block(offset).and_then(|(header, content, _)| header.read(self.format, &content, found));
+        read.map_err(|error| placed(error, &self.path))
     }
 }
 
@@ -121,12 +149,16 @@ impl Source<'_> {
 /// A walk over a whole file.
 #[derive(Default)]
 struct Walk {
+    format: u32,
     hash: Sha256,
     offset: u64,
     number: u32,
     head: Option<Head>,
     found: End,
     leases: Vec<Lease>,
+    alarms: Vec<RaisedAlarm>,
+    last_mark: Option<Mark>,
+    mark_blocks: Vec<u64>,
     blocks: Vec<u64>,
     /// The first change of the block before: everything further on comes before it.
     below: Option<RevisionPair>,
@@ -135,7 +167,7 @@ struct Walk {
 impl Walk {
     fn all(&mut self, source: &Source<'_>, skip_hash_check: bool) -> Result<(SnapshotInfo, [u8; HASH_LEN]), Error> {
         let prefix = source.array(0)?;
-        format::check_prefix(prefix)?;
+        self.format = format::read_prefix(prefix)?;
         self.hash.update(prefix);
         self.offset = prefix.len() as u64;
         let end = loop {
@@ -168,6 +200,8 @@ impl Walk {
             keys: end.keys,
             versions: end.changes,
             leases: end.leases,
+            alarms: end.alarms,
+            marks: end.marks,
             data_bytes: end.data_bytes,
             size_bytes: source.len,
             sha256: [0; HASH_LEN],
@@ -181,11 +215,13 @@ impl Walk {
         if header.number != self.number {
             return Err(wrong(format!("block {} where block {} belongs", header.number, self.number)));
         }
-        let block = header.read(&content, &mut self.found)?;
+        let block = header.read(self.format, &content, &mut self.found)?;
         match (block, self.head) {
             (Block::Head(head), None) => self.head = Some(head),
             (Block::Head(_), Some(_)) | (_, None) => return Err(wrong("its head is not its first block")),
             (Block::Leases(leases), Some(_)) => self.take_leases(leases)?,
+            (Block::Alarms(alarms), Some(_)) => self.take_alarms(alarms)?,
+            (Block::Marks(marks), Some(head)) => self.take_marks(&marks, head.revision)?,
             (Block::Changes(changes), Some(head)) => self.take_changes(&changes, head.revision)?,
             (Block::End(end), Some(head)) => {
                 self.offset += whole.len() as u64;
@@ -203,6 +239,24 @@ impl Walk {
         self.leases.extend(leases);
         let ascending = self.leases.is_sorted_by(|one, next| one.id < next.id);
         if ascending { Ok(()) } else { Err(wrong("its leases are not in order")) }
+    }
+
+    fn take_alarms(&mut self, alarms: Vec<RaisedAlarm>) -> Result<(), Error> {
+        self.alarms.extend(alarms);
+        let ascending = self.alarms.is_sorted_by(|one, next| one < next);
+        if ascending { Ok(()) } else { Err(wrong("its alarms are not in order")) }
+    }
+
+    fn take_marks(&mut self, marks: &[Mark], revision: Revision) -> Result<(), Error> {
+        for mark in marks {
+            let later = self.last_mark.is_none_or(|last| last.0 < mark.0 && last.1 <= mark.1);
+            if !later || mark.1 > revision {
+                return Err(wrong(format!("block {}: its marks are not in order", self.number)));
+            }
+            self.last_mark = Some(*mark);
+        }
+        self.mark_blocks.push(self.offset);
+        Ok(())
     }
 
     fn take_changes(&mut self, changes: &[Change], revision: Revision) -> Result<(), Error> {

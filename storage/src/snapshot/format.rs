@@ -3,7 +3,7 @@
 //! ```text
 //! offset  size  file; numbers are little-endian
 //!      0     8  magic "STERNSNP"
-//!      8     4  format
+//!      8     4  format: 2; 1 has no alarms and no marks
 //!     12        blocks: the head, leases, changes, the end
 //!               zeros up to a multiple of 512
 //!           32  SHA-256 of everything before it
@@ -21,7 +21,10 @@
 //!    3 changes  per change: main revision i64, sub-revision i64, kind u8 (0 deletion, 1 put), key length u32, value length u32,
 //!               create revision i64, version i64, lease i64 (all 0 for a deletion), key, value
 //!    4 end      compacted revision i64; numbers u64 of leases, of changes, of keys that live at the revision, of bytes of keys
-//!               and values; sums u64, wrapping, of the CRC-32 of each lease, of each change
+//!               and values; sums u64, wrapping, of the CRC-32 of each lease, of each change; from format 2 on numbers u64 of
+//!               alarms, of marks, and sums u64 of each
+//!    5 alarms   per alarm, in ascending order: member u64, 0 for the one that the snapshot is of; kind u8 (1 NOSPACE, 2 CORRUPT)
+//!    6 marks    per mark, in ascending order over all blocks: wall clock in ms u64, the revision reached by then i64
 //! ```
 //!
 //! Blocks of changes go back in time, changes within a block forth. That makes compaction harmless while a snapshot is taken: a version
@@ -30,12 +33,15 @@
 
 use bytes::Bytes;
 
+use super::fields::Fields;
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
-use crate::types::{LeaseId, Revision, RevisionPair};
+use crate::request::AlarmKind;
+use crate::types::{LeaseId, MemberId, Revision, RevisionPair};
 
 pub(super) const MAGIC: [u8; 8] = *b"STERNSNP";
-pub(super) const FORMAT: u32 = 1;
+/// What this release writes; it reads this one and older ones.
+pub(super) const FORMAT: u32 = 2;
 /// Magic and format.
 pub(super) const PREFIX_LEN: usize = 12;
 pub(super) const BLOCK_HEADER_LEN: usize = 16;
@@ -46,11 +52,18 @@ pub(super) const HASH_LEN: usize = 32;
 /// What a change takes besides key and value.
 pub(super) const CHANGE_OVERHEAD: usize = 49;
 pub(super) const LEASE_LEN: usize = 24;
+const ALARM_LEN: usize = 9;
+pub(super) const MARK_LEN: usize = 16;
 
 const HEAD: u32 = 1;
 const LEASES: u32 = 2;
 const CHANGES: u32 = 3;
 const END: u32 = 4;
+const ALARMS: u32 = 5;
+const MARKS: u32 = 6;
+
+const NO_SPACE: u8 = 1;
+const CORRUPT: u8 = 2;
 
 /// A lease in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +73,17 @@ pub(crate) struct Lease {
     pub(crate) ttl: i64,
     pub(crate) left_ms: i64,
 }
+
+/// An alarm in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RaisedAlarm {
+    /// Who raised it; none for the member that the snapshot is of.
+    pub(super) member: Option<MemberId>,
+    pub(super) kind: AlarmKind,
+}
+
+/// When a revision was reached: wall clock in ms.
+pub(super) type Mark = (u64, Revision);
 
 /// What a snapshot begins with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +103,10 @@ pub(super) struct End {
     pub(super) data_bytes: u64,
     pub(super) lease_sum: u64,
     pub(super) change_sum: u64,
+    pub(super) alarms: u64,
+    pub(super) marks: u64,
+    pub(super) alarm_sum: u64,
+    pub(super) mark_sum: u64,
 }
 
 impl End {
@@ -86,6 +114,16 @@ impl End {
     pub(super) fn count_lease(&mut self, bytes: &[u8]) {
         self.leases += 1;
         self.lease_sum = self.lease_sum.wrapping_add(u64::from(crc32fast::hash(bytes)));
+    }
+
+    fn count_alarm(&mut self, bytes: &[u8]) {
+        self.alarms += 1;
+        self.alarm_sum = self.alarm_sum.wrapping_add(u64::from(crc32fast::hash(bytes)));
+    }
+
+    fn count_mark(&mut self, bytes: &[u8]) {
+        self.marks += 1;
+        self.mark_sum = self.mark_sum.wrapping_add(u64::from(crc32fast::hash(bytes)));
     }
 
     /// Counts a change, given its bytes.
@@ -101,6 +139,8 @@ impl End {
 pub(super) enum Block {
     Head(Head),
     Leases(Vec<Lease>),
+    Alarms(Vec<RaisedAlarm>),
+    Marks(Vec<Mark>),
     Changes(Vec<Change>),
     End(End),
 }
@@ -138,6 +178,30 @@ pub(super) fn leases_block(number: u32, leases: &[Lease], end: &mut End) -> Vec<
     block(LEASES, number, &content)
 }
 
+pub(super) fn alarms_block(number: u32, alarms: &[RaisedAlarm], end: &mut End) -> Vec<u8> {
+    let mut content = Vec::with_capacity(alarms.len() * ALARM_LEN);
+    for alarm in alarms {
+        let mut bytes = alarm.member.map_or(0, |member| member.0).to_le_bytes().to_vec();
+        bytes.push(match alarm.kind {
+            AlarmKind::NoSpace => NO_SPACE,
+            AlarmKind::Corrupt => CORRUPT,
+        });
+        end.count_alarm(&bytes);
+        content.extend(bytes);
+    }
+    block(ALARMS, number, &content)
+}
+
+pub(super) fn marks_block(number: u32, marks: &[Mark], end: &mut End) -> Vec<u8> {
+    let mut content = Vec::with_capacity(marks.len() * MARK_LEN);
+    for (time_ms, revision) in marks {
+        let bytes = [time_ms.to_le_bytes(), revision.0.to_le_bytes()].concat();
+        end.count_mark(&bytes);
+        content.extend(bytes);
+    }
+    block(MARKS, number, &content)
+}
+
 /// A block of changes in ascending order.
 pub(super) fn changes_block<'a>(number: u32, changes: impl Iterator<Item = &'a Change>, end: &mut End) -> Vec<u8> {
     let mut content = Vec::new();
@@ -152,7 +216,8 @@ pub(super) fn changes_block<'a>(number: u32, changes: impl Iterator<Item = &'a C
 pub(super) fn end_block(number: u32, end: &End) -> Vec<u8> {
     let mut content = end.compacted.0.to_le_bytes().to_vec();
     let numbers = [end.leases, end.changes, end.keys, end.data_bytes, end.lease_sum, end.change_sum];
-    content.extend(numbers.iter().flat_map(|n| n.to_le_bytes()));
+    let since_2 = [end.alarms, end.marks, end.alarm_sum, end.mark_sum];
+    content.extend(numbers.iter().chain(&since_2).flat_map(|n| n.to_le_bytes()));
     block(END, number, &content)
 }
 
@@ -189,17 +254,18 @@ fn checksum(fields: &[u8], content: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Checks magic and format. Errors: `Corrupt`; `Io` for a newer format.
-pub(super) fn check_prefix(bytes: [u8; PREFIX_LEN]) -> Result<(), Error> {
+/// Checks the magic and answers the format. Errors: `Corrupt`; `Io` for a newer format.
+pub(super) fn read_prefix(bytes: [u8; PREFIX_LEN]) -> Result<u32, Error> {
     let mut fields = Fields { rest: &bytes };
     if fields.array()? != MAGIC {
         return Err(wrong("it is not a snapshot of this store"));
     }
     match fields.u32()? {
-        FORMAT => Ok(()),
+        0 => Err(wrong("format 0 never existed")),
+        known @ 1..=FORMAT => Ok(known),
         found => Err(Error::Io {
             doing: "reading a snapshot".into(),
-            reason: format!("it has format {found}, this release reads format {FORMAT}"),
+            reason: format!("it has format {found}, this release reads formats up to {FORMAT}"),
         }),
     }
 }
@@ -216,8 +282,8 @@ impl BlockHeader {
         Ok(BlockHeader { kind, number, len, checksum })
     }
 
-    /// Reads the content, and counts what it holds. Errors: `Corrupt`.
-    pub(super) fn read(&self, content: &Bytes, found: &mut End) -> Result<Block, Error> {
+    /// Reads the content, as a format has it, and counts what it holds. Errors: `Corrupt`.
+    pub(super) fn read(&self, format: u32, content: &Bytes, found: &mut End) -> Result<Block, Error> {
         let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
         let fields: Vec<u8> = [self.kind, self.number, len].iter().flat_map(|field| field.to_le_bytes()).collect();
         if checksum(&fields, content) != self.checksum {
@@ -232,6 +298,8 @@ impl BlockHeader {
             }),
             LEASES => Block::Leases(read_leases(&mut fields, found)?),
             CHANGES => Block::Changes(read_changes(&mut fields, content, found)?),
+            ALARMS if format >= 2 => Block::Alarms(read_alarms(&mut fields, found)?),
+            MARKS if format >= 2 => Block::Marks(read_marks(&mut fields, found)?),
             END => Block::End(End {
                 compacted: Revision(fields.i64()?),
                 leases: fields.u64()?,
@@ -240,6 +308,10 @@ impl BlockHeader {
                 data_bytes: fields.u64()?,
                 lease_sum: fields.u64()?,
                 change_sum: fields.u64()?,
+                alarms: fields.u64_since(2, format)?,
+                marks: fields.u64_since(2, format)?,
+                alarm_sum: fields.u64_since(2, format)?,
+                mark_sum: fields.u64_since(2, format)?,
             }),
             kind => return Err(wrong(format!("block {} is of unknown kind {kind}", self.number))),
         };
@@ -254,6 +326,30 @@ fn read_leases(fields: &mut Fields<'_>, found: &mut End) -> Result<Vec<Lease>, E
         leases.push(Lease { id: LeaseId(fields.i64()?), ttl: fields.i64()?, left_ms: fields.i64()? });
     }
     Ok(leases)
+}
+
+fn read_alarms(fields: &mut Fields<'_>, found: &mut End) -> Result<Vec<RaisedAlarm>, Error> {
+    let mut alarms = Vec::new();
+    while !fields.rest.is_empty() {
+        found.count_alarm(fields.rest.get(..ALARM_LEN).unwrap_or_default());
+        let member = Some(MemberId(fields.u64()?)).filter(|member| member.0 != 0);
+        let kind = match fields.array()? {
+            [NO_SPACE] => AlarmKind::NoSpace,
+            [CORRUPT] => AlarmKind::Corrupt,
+            [other] => return Err(wrong(format!("an alarm of unknown kind {other}"))),
+        };
+        alarms.push(RaisedAlarm { member, kind });
+    }
+    Ok(alarms)
+}
+
+fn read_marks(fields: &mut Fields<'_>, found: &mut End) -> Result<Vec<Mark>, Error> {
+    let mut marks = Vec::new();
+    while !fields.rest.is_empty() {
+        found.count_mark(fields.rest.get(..MARK_LEN).unwrap_or_default());
+        marks.push((fields.u64()?, Revision(fields.i64()?)));
+    }
+    Ok(marks)
 }
 
 fn read_changes(fields: &mut Fields<'_>, content: &Bytes, found: &mut End) -> Result<Vec<Change>, Error> {
@@ -274,42 +370,6 @@ fn read_changes(fields: &mut Fields<'_>, content: &Bytes, found: &mut End) -> Re
         found.count_change(whole.get(..whole.len() - fields.rest.len()).unwrap_or_default());
     }
     Ok(changes)
-}
-
-/// What is left of some bytes.
-struct Fields<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Fields<'a> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let (field, rest) = self.rest.split_first_chunk().ok_or_else(ends_early)?;
-        self.rest = rest;
-        Ok(*field)
-    }
-
-    fn slice(&mut self, len: u32) -> Result<&'a [u8], Error> {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        let (field, rest) = self.rest.split_at_checked(len).ok_or_else(ends_early)?;
-        self.rest = rest;
-        Ok(field)
-    }
-
-    fn u32(&mut self) -> Result<u32, Error> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, Error> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn i64(&mut self) -> Result<i64, Error> {
-        self.array().map(i64::from_le_bytes)
-    }
-}
-
-fn ends_early() -> Error {
-    wrong("a block ends within a field")
 }
 
 /// A snapshot that cannot be.

@@ -35,7 +35,12 @@ impl SnapshotFile {
         let mut import = Import::begin(dir, compacted, options, environment)?;
         import.expect_keys(info.keys);
         self.each_change(|change| import.add(change))?;
-        let leases: Vec<ImportedLease> = self.leases.iter().map(imported).collect();
+        for alarm in &self.alarms {
+            import.add_alarm(alarm.member, alarm.kind);
+        }
+        self.each_mark(|(time_ms, revision)| import.add_mark(time_ms, revision))?;
+        let forgotten = if planted!(RestoreForgetsLeases) { self.leases.len() } else { 0 };
+        let leases: Vec<ImportedLease> = self.leases.iter().skip(forgotten).map(imported).collect();
         import.finish(revision, &leases)
     }
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::format::{self, CHANGE_OVERHEAD, End, Head, Lease};
+use super::format::{self, CHANGE_OVERHEAD, End, Head, Lease, Mark, RaisedAlarm};
 use crate::change::Change;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::reply::Alarm;
 use crate::request::{At, Content, KeyRange, RangeRequest};
 use crate::types::{Revision, RevisionPair};
 
 /// What a block of changes aims at, in bytes of keys and values; one change may be larger.
 const BLOCK_BYTES: usize = 512 << 10;
-/// Leases in a block.
+/// Leases in a block, and marks.
 const BLOCK_LEASES: usize = 10_000;
 
 /// A snapshot being taken: the bytes of a file, in bounded pieces, of the keyspace at one revision.
@@ -25,6 +26,7 @@ pub struct SnapshotStream {
     keyspace: Keyspace,
     revision: Revision,
     leases: Vec<Lease>,
+    alarms: Vec<RaisedAlarm>,
     stage: Stage,
     /// The number of the next block.
     number: u32,
@@ -40,6 +42,8 @@ enum Stage {
     Head,
     /// So many leases were sent.
     Leases(usize),
+    /// Marks behind this time are to come.
+    Marks(Option<u64>),
     /// Changes below this place are to come.
     Changes(RevisionPair),
     Hash,
@@ -53,21 +57,27 @@ impl SnapshotStream {
         let head = shared.head();
         let leases = shared.lessor.all(shared.clock.monotonic());
         let (used, sources) = (head.used_bytes(), head.sources.clone());
-        let revision = head.revision;
+        let (revision, raised) = (head.revision, head.alarms.clone());
         drop(head);
+        let member = keyspace.status().member;
+        let alarm =
+            |alarm: &Alarm| RaisedAlarm { member: Some(alarm.member).filter(|of| *of != member), kind: alarm.kind };
+        let mut alarms: Vec<RaisedAlarm> = raised.iter().map(alarm).collect();
+        alarms.sort_unstable();
         let expected =
             used + sources.changes_stored() * CHANGE_OVERHEAD as u64 + (leases.len() * format::LEASE_LEN) as u64;
         SnapshotStream {
             keyspace: keyspace.clone(),
             revision,
             leases,
+            alarms,
             stage: Stage::Head,
             number: 0,
             end: End::default(),
             hash: Sha256::new(),
             sent: 0,
             expected,
-            block_bytes: BLOCK_BYTES,
+            block_bytes: small!(BLOCK_BYTES, 1),
         }
     }
 
@@ -85,6 +95,7 @@ impl SnapshotStream {
     /// The next piece of the file; `None` at its end. The last piece is the SHA-256 of all others, 32 bytes, and they are a multiple of 512
     /// bytes together. Blocks on the disk. Errors: `Compacted` if the compacted revision passed the snapshot's; `Io`, `Corrupt`.
     pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
+        failpoint!(SnapshotPiece, Err);
         let bytes = match self.stage {
             Stage::Head => {
                 let (cluster, created_ms) = (self.keyspace.status().cluster, self.keyspace.wall_ms());
@@ -100,7 +111,13 @@ impl SnapshotStream {
                 let number = self.take_number();
                 format::leases_block(number, self.leases.get(sent..upto).unwrap_or_default(), &mut self.end)
             }
-            Stage::Leases(_) => self.changes_below(RevisionPair { main: self.revision.next(), sub: 0 })?,
+            Stage::Leases(_) if !self.alarms.is_empty() => {
+                let number = self.take_number();
+                self.stage = Stage::Marks(None);
+                format::alarms_block(number, &std::mem::take(&mut self.alarms), &mut self.end)
+            }
+            Stage::Leases(_) => self.marks_behind(None)?,
+            Stage::Marks(behind) => self.marks_behind(behind)?,
             Stage::Changes(below) => self.changes_below(below)?,
             Stage::Hash => {
                 self.stage = Stage::Over;
@@ -119,6 +136,20 @@ impl SnapshotStream {
             Stage::Hash | Stage::Over => 0,
             _ => self.expected.saturating_sub(self.sent).max(1),
         }
+    }
+
+    /// The block of marks behind a time, or of changes if there are none.
+    fn marks_behind(&mut self, behind: Option<u64>) -> Result<Vec<u8>, Error> {
+        let sources = self.keyspace.inner.shared.view().sources;
+        let mut marks: Vec<Mark> = sources.marks(behind, BLOCK_LEASES)?;
+        marks.retain(|(_, revision)| *revision <= self.revision);
+        let Some((last, _)) = marks.last() else {
+            let end = RevisionPair { main: self.revision.next(), sub: 0 };
+            return self.changes_below(if planted!(SnapshotTooNew) { RevisionPair::MAX } else { end });
+        };
+        self.stage = Stage::Marks(Some(*last));
+        let number = self.take_number();
+        Ok(format::marks_block(number, &marks, &mut self.end))
     }
 
     /// The block of changes before a place, or the end if there are none.

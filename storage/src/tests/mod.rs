@@ -27,12 +27,16 @@ mod gate;
 mod hostile;
 mod importing;
 mod leases;
+mod log_damage;
 mod misuse;
 mod races;
+mod salvaging;
+mod scrubbing;
 mod shrinking;
 mod shrinking_under_load;
 mod simulated_log;
 mod snapshots;
+mod snapshots_more;
 mod verifying;
 mod watching;
 

@@ -34,17 +34,17 @@ fn see(keyspace: &Keyspace) -> Seen {
 }
 
 /// Random changes of every table: puts of small and large values, deletions, leases, alarms, compaction.
-struct Busy {
+pub(super) struct Busy {
     random: Prng,
     leases: Vec<LeaseId>,
 }
 
 impl Busy {
-    fn new(seed: u64) -> Busy {
+    pub(super) fn new(seed: u64) -> Busy {
         Busy { random: Prng::new(seed), leases: Vec::new() }
     }
 
-    fn work(&mut self, machine: &Machine, keyspace: &Keyspace, steps: u64) {
+    pub(super) fn work(&mut self, machine: &Machine, keyspace: &Keyspace, steps: u64) {
         for _ in 0..steps {
             let name = format!("key {}", self.random.below(40));
             machine.clock.advance(self.random.below(300));
@@ -342,4 +342,28 @@ fn what_a_rewrite_left_behind_is_removed_by_a_start() {
     assert_eq!(machine.disk.contents(leftover()), None);
     assert_eq!(machine.disk.crash(CrashStyle::KeepNone, 1).contents(leftover()), None);
     again.defragment().wait().unwrap();
+}
+
+#[test]
+fn a_process_killed_between_the_rename_and_its_sync_leaves_a_name_that_the_next_start_makes_durable() {
+    let machine = Machine::new(3);
+    let keyspace = with_garbage(&machine);
+    keyspace.flush().unwrap();
+    // The first sync is the copy's, the second comes after the rename.
+    machine.disk.inject(Fault::new(FaultKind::Freeze, 2).on(DiskOp::SyncDir).in_file("/data"));
+    assert!(keyspace.defragment().wait().is_err());
+    assert!(machine.disk.is_frozen());
+    drop(keyspace);
+    let machine = Machine { disk: machine.disk.restart(), seed: 4, ..machine };
+    let keyspace = machine.open().unwrap();
+    // So many that the log forgets what the old base would need.
+    for n in 0..400 {
+        keyspace.put(put("key", vec![n as u8; 700])).wait().unwrap();
+    }
+    keyspace.flush().unwrap();
+    let revision = keyspace.put(put("key", "last")).wait().unwrap().revision;
+    machine.disk.freeze();
+    drop(keyspace);
+    let keyspace = machine.after_power_cut(CrashStyle::KeepNone).open().unwrap();
+    assert_eq!(keyspace.revision(), revision);
 }

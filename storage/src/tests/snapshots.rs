@@ -96,7 +96,7 @@ impl Picture {
 }
 
 /// The pieces of a snapshot, `meanwhile` being called between them.
-fn pieces(mut stream: SnapshotStream, mut meanwhile: impl FnMut()) -> Result<Vec<Bytes>, Error> {
+pub(super) fn pieces(mut stream: SnapshotStream, mut meanwhile: impl FnMut()) -> Result<Vec<Bytes>, Error> {
     let mut pieces = Vec::new();
     let mut remaining = stream.remaining_bytes();
     while let Some(piece) = stream.next_piece()? {
@@ -114,7 +114,7 @@ fn whole(keyspace: &Keyspace) -> Vec<u8> {
 }
 
 /// The file, alone on a machine.
-fn machine_with(bytes: &[u8], seed: u64) -> Machine {
+pub(super) fn machine_with(bytes: &[u8], seed: u64) -> Machine {
     let machine = Machine::new(seed);
     let file = machine.disk.open(Path::new(FILE), OpenMode::CreateNew).unwrap();
     file.write_at(0, bytes).unwrap();
@@ -319,9 +319,9 @@ fn the_bytes_of_an_empty_snapshot_are_fixed() {
     let again = whole(&Machine::new(1).open().unwrap());
     assert_eq!(bytes, again);
     let hex = |range: std::ops::Range<usize>| -> String { bytes[range].iter().map(|b| format!("{b:02x}")).collect() };
-    assert_eq!(hex(0..24), "535445524e534e500100000001000000000000001800000000".get(..48).unwrap());
+    assert_eq!(hex(0..24), "535445524e534e500200000001000000000000001800000000".get(..48).unwrap());
     // The end: nothing compacted, nothing counted.
-    assert_eq!(hex(52..64), "040000000100000038000000");
-    assert_eq!(hex(68..124), format!("{}{}", "f".repeat(16), "0".repeat(96)));
+    assert_eq!(hex(52..64), "040000000100000058000000");
+    assert_eq!(hex(68..156), format!("{}{}", "f".repeat(16), "0".repeat(160)));
     assert_eq!(bytes.len(), 512 + 32);
 }

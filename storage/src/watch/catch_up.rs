@@ -25,11 +25,13 @@ impl WatchStream {
     ///
     /// Errors: what damaged or ended base.
     pub fn catch_up(&self) -> Result<(), Error> {
+        failpoint!(CatchUp, Err);
         let reached = self.hub.reached();
         let view = self.shared.view();
         let Some((from, readers)) = self.begin(view.compacted) else { return Ok(()) };
         let step = read(&view, from, reached)?;
         let mut shares = shares(&view, &step, &readers)?;
+        failpoint!(CaughtUp, Err);
         let all = self.hub.lock();
         let mut inner = self.inlet.lock();
         let mut rejoined = 0;
@@ -45,7 +47,7 @@ impl WatchStream {
                 messages.push(WatchMessage::Events { id: *id, revision: step.upto, events });
             }
             watch.next = watch.next.max(step.upto.next());
-            if step.complete && watch.next > all.reached {
+            if step.complete && (watch.next > all.reached || planted!(RejoinTooSoon)) {
                 watch.behind = false;
                 rejoined += 1;
             }
@@ -71,7 +73,7 @@ impl WatchStream {
     fn cut_off(&self, inner: &mut StreamInner, floor: Revision) {
         let mut dead = Vec::new();
         for (id, watch) in &mut inner.watches {
-            if watch.behind && watch.next < floor {
+            if watch.behind && watch.next < floor && !planted!(CompactionUntold) {
                 (watch.behind, watch.dead) = (false, true);
                 dead.push(*id);
             }
@@ -132,7 +134,7 @@ impl StreamInner {
 }
 
 fn read(view: &View, from: Revision, reached: Revision) -> Result<Step, Error> {
-    let changes = view.sources.changes(from, reached, STEP_BYTES)?;
+    let changes = view.sources.changes(from, reached, small!(STEP_BYTES, 1))?;
     let last = changes.last().map(|change| change.at.main);
     Ok(match last {
         Some(last) if last < reached => Step { changes, upto: last, complete: false },

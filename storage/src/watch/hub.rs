@@ -106,6 +106,7 @@ impl Hub {
 
     /// Takes one step of published changes to the queues.
     fn deliver(&self, shared: &Shared) -> Result<(), Error> {
+        failpoint!(HubStep, Err);
         let view = shared.view();
         let from = self.reached().next();
         if view.compacted > from {
@@ -113,7 +114,7 @@ impl Hub {
             self.skip_to(view.compacted);
             return Ok(());
         }
-        let changes = view.sources.changes(from, view.current, STEP_BYTES)?;
+        let changes = view.sources.changes(from, view.current, small!(STEP_BYTES, 1))?;
         // Revisions without a change can only come from a restore that jumped ahead.
         let last = changes.last().map_or(view.current, |change| change.at.main);
         let mut previous = self.previous(&view, &changes)?;
@@ -122,7 +123,14 @@ impl Hub {
         while let Some(first) = changes.get(start) {
             let len = changes.iter().skip(start).take_while(|change| change.at.main == first.at.main).count();
             let revision = changes.get(start..start + len).unwrap_or_default();
-            inner.deliver_revision(revision, &mut previous, &view)?;
+            failpoint!(HubRevision, Err);
+            if planted!(DropLastEvent) && start + len == changes.len() {
+                inner.deliver_revision(revision.split_last().map_or(&[], |(_, rest)| rest), &mut previous, &view)?;
+            } else if planted!(SplitRevision) {
+                revision.chunks(1).try_for_each(|one| inner.deliver_revision(one, &mut previous, &view))?;
+            } else {
+                inner.deliver_revision(revision, &mut previous, &view)?;
+            }
             start += len;
         }
         self.advance(&mut inner, last);
@@ -263,6 +271,7 @@ fn event(change: &Arc<Change>, prev: Option<Arc<Change>>) -> Arc<Event> {
 /// The key as it was at the revision before the change; `None` for a create, and if that revision was compacted away.
 fn before(sources: &Sources, compacted: Revision, change: &Change) -> Result<Option<Arc<Change>>, Error> {
     let main = Revision(change.at.main.0 - 1);
+    let main = if planted!(PrevKvAtFloor) { main.max(compacted) } else { main };
     if main < compacted || creates(change) {
         return Ok(None);
     }

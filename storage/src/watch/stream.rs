@@ -101,6 +101,9 @@ impl Inlet {
         let mut inner = self.lock();
         let message = WatchMessage::Events { id, revision, events };
         let full = !inner.queue.is_empty() && inner.queued_bytes + message.weight() > self.limit_bytes;
+        if full && planted!(FullQueueDrops) {
+            return;
+        }
         if full {
             inner.fall_behind(id, revision);
             return self.wake();
@@ -130,7 +133,8 @@ impl Inlet {
     }
 
     fn answer_progress(&self, inner: &mut StreamInner, reached: Revision) {
-        let waiting = |watch: &Watch| watch.behind || !watch.started(reached);
+        let behind = |watch: &Watch| watch.behind && !planted!(ProgressTooSoon);
+        let waiting = |watch: &Watch| behind(watch) || !watch.started(reached);
         if !inner.watches.is_empty() && !inner.watches.values().any(|watch| !watch.dead && waiting(watch)) {
             self.push_progress(inner, None, reached);
         }
@@ -227,6 +231,8 @@ impl WatchStream {
             StartAt::Now | StartAt::Revision(0) => current.next(),
             StartAt::Revision(start) => Revision(start),
         };
+        failpoint!(WatchCreate);
+        let next = if planted!(WatchFromStore) && next > all.reached { next.max(current.next()) } else { next };
         let behind = next <= all.reached;
         all.register(&spec.range, (self.inlet.number, id));
         inner.behind += usize::from(behind);
@@ -253,7 +259,9 @@ impl WatchStream {
         let all = self.hub.lock();
         let current = self.shared.head().revision;
         let mut inner = self.inlet.lock();
-        if all.reached >= current {
+        if planted!(ProgressOfStore) {
+            self.inlet.answer_progress(&mut inner, current);
+        } else if all.reached >= current {
             self.inlet.answer_progress(&mut inner, all.reached);
         } else {
             inner.pending_progress = Some(current);

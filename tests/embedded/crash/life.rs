@@ -31,7 +31,7 @@ pub fn options() -> Options {
     Options {
         cache_bytes: 32 << 10,
         segment_bytes: 12 << 10,
-        tuning: Tuning { sweep_rows: 3, by_turns: true },
+        tuning: Tuning { sweep_rows: 3..=3, by_turns: true },
         ..never_flushing()
     }
 }

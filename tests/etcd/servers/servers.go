@@ -82,7 +82,7 @@ func Start(ctx context.Context, kind Kind, dir string, flags ...string) (*Server
 
 // StartBinary is Start with a program of a version of its own.
 func StartBinary(ctx context.Context, kind Kind, binary, dir string, flags ...string) (*Server, error) {
-	client, err := freePort()
+	client, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func StartBinary(ctx context.Context, kind Kind, binary, dir string, flags ...st
 	url := "http://" + client
 	s.args = []string{"--data-dir", s.DataDir, "--listen-client-urls", url, "--advertise-client-urls", url}
 	if kind == Etcd {
-		peer, err := freePort()
+		peer, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -213,8 +213,8 @@ func (s *Server) LogTail() string {
 // given are the ports that this process has handed out: a server that is being restarted does not listen on its own.
 var given sync.Map
 
-// freePort draws a port below those that the system gives to connections, which would take one during a restart.
-func freePort() (string, error) {
+// FreePort draws a port below those that the system gives to connections, which would take one during a restart.
+func FreePort() (string, error) {
 	const lowest, count, tries = 12_000, 20_000, 100
 	var last error
 	for range tries {

@@ -46,8 +46,12 @@ pub(super) fn message(flag: u8, announced: usize, payload: &[u8]) -> Bytes {
 
 impl Client {
     pub(super) async fn new(address: &Address) -> Client {
-        let (requests, connection) = h2::client::handshake(connect(address).await).await.expect("HTTP/2");
-        Client { requests, connection: tokio::spawn(connection) }
+        Client::over(connect(address).await).await.expect("HTTP/2")
+    }
+
+    pub(super) async fn over(stream: Box<dyn Stream>) -> Result<Client, h2::Error> {
+        let (requests, connection) = h2::client::handshake(stream).await?;
+        Ok(Client { requests, connection: tokio::spawn(connection) })
     }
 
     /// Asks for the health of the whole server.
@@ -57,7 +61,8 @@ impl Client {
 
     /// Calls a method with an empty message and leaves the call open.
     pub(super) async fn open(&mut self, path: &str) -> Replies {
-        let (response, sending) = self.send(path, "identity", message(0, 0, &[]), true).await;
+        let sent = self.send(path, "identity", message(0, 0, &[]), true).await;
+        let (response, sending) = sent.expect("an open connection");
         Replies { body: response.await.expect("a response").into_body(), _sending: sending }
     }
 
@@ -67,23 +72,34 @@ impl Client {
         encoding: &str,
         body: Bytes,
         end: bool,
-    ) -> (ResponseFuture, SendStream<Bytes>) {
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
         let request = Request::post(format!("http://server{path}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
             .header("grpc-encoding", encoding)
             .body(())
             .expect("a request");
-        let mut requests = self.requests.clone().ready().await.expect("an open connection");
-        let (response, mut sending) = requests.send_request(request, false).expect("a stream");
-        sending.send_data(body, end).expect("an open stream");
-        (response, sending)
+        let mut requests = self.requests.clone().ready().await?;
+        let (response, mut sending) = requests.send_request(request, false)?;
+        sending.send_data(body, end)?;
+        Ok((response, sending))
     }
 
     /// Calls a method with a body; without `end` the body is left open.
     pub(super) async fn call(&mut self, path: &str, encoding: &str, body: Bytes, end: bool) -> Outcome {
-        let (response, _sending) = self.send(path, encoding, body, end).await;
-        let (parts, mut body) = response.await.expect("a response").into_parts();
+        self.try_call(path, encoding, body, end).await.expect("a response")
+    }
+
+    /// The same, with a server that may end the connection.
+    pub(super) async fn try_call(
+        &mut self,
+        path: &str,
+        encoding: &str,
+        body: Bytes,
+        end: bool,
+    ) -> Result<Outcome, h2::Error> {
+        let (response, _sending) = self.send(path, encoding, body, end).await?;
+        let (parts, mut body) = response.await?.into_parts();
         let mut reply = Vec::new();
         // A server may reset the stream once it has said all: what matters came before.
         while let Some(Ok(data)) = body.data().await {
@@ -93,7 +109,7 @@ impl Client {
         let trailers = body.trailers().await.ok().flatten();
         let status =
             if parts.headers.contains_key("grpc-status") { parts.headers } else { trailers.expect("trailers") };
-        Outcome { code: text(&status, "grpc-status"), message: text(&status, "grpc-message"), reply }
+        Ok(Outcome { code: text(&status, "grpc-status"), message: text(&status, "grpc-message"), reply })
     }
 }
 

@@ -3,10 +3,12 @@
 mod client;
 mod refusals;
 mod sockets;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;
@@ -42,19 +44,33 @@ struct Server {
     serving: JoinHandle<()>,
 }
 
+/// Serves everything at an address, in the clear.
 async fn start(address: Address, limits: Limits) -> Server {
-    start_all(&[address], limits).await
+    start_at(plain(address), routes(), None, limits).await
 }
 
-/// A server on several addresses, of which the last is the one that it names.
-async fn start_all(addresses: &[Address], limits: Limits) -> Server {
-    let listeners = bind(addresses).await.expect("free addresses");
-    let address = listeners.last().expect("a listener").address().expect("a bound address");
+/// What a server without a keyspace answers: its health.
+fn routes() -> Router {
     let (_, service) = health_reporter();
-    let plain = plain_routes(Arc::new(|| None));
-    let front = Front::new(Routes::new(service).into_axum_router(), plain, METHODS, limits.message_bytes_max);
+    Routes::new(service).into_axum_router()
+}
+
+async fn start_at(endpoint: Endpoint, routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+    start_all(&[endpoint], routes, tls, limits).await
+}
+
+/// A server on several endpoints, of which the last is the one that it names.
+async fn start_all(endpoints: &[Endpoint], routes: Router, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+    let listeners = bind(endpoints).await.expect("free addresses");
+    let address = listeners.last().expect("a listener").endpoint().address.clone();
+    let grpc = Grpc { routes, methods: METHODS, message_bytes_max: limits.message_bytes_max };
     let (stop, stopped) = watch::channel(false);
-    Server { address, stop, serving: tokio::spawn(serve(listeners, front, limits, stopped)) }
+    let doors = Doors::new(grpc, Arc::new(|| None));
+    Server { address, stop, serving: tokio::spawn(serve(listeners, doors, tls, limits, stopped)) }
+}
+
+fn plain(address: Address) -> Endpoint {
+    Endpoint { address, tls: false, serves: Serves::Everything }
 }
 
 fn loopback() -> Address {

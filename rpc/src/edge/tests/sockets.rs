@@ -4,7 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use super::client::{Client, connect, exchange};
-use super::{Address, bind, limits, loopback, start, start_all};
+use super::{Address, bind, limits, loopback, plain, routes, start, start_all};
 
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
@@ -56,7 +56,7 @@ async fn only_a_stale_socket_file_is_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("a.sock");
     let held = UnixListener::bind(&path).expect("a free path");
-    let address = [Address::Unix(path.clone())];
+    let address = [plain(Address::Unix(path.clone()))];
     let refusal = bind(&address).await.expect_err("somebody listens");
     assert!(refusal.contains("in use"), "{refusal}");
     drop(held);
@@ -70,9 +70,9 @@ async fn only_a_stale_socket_file_is_replaced() {
 
 #[tokio::test]
 async fn an_address_in_use_is_named() {
-    let listeners = bind(&[loopback()]).await.expect("a free address");
-    let taken = listeners.first().expect("one listener").address().expect("a bound address");
-    let refusal = bind(std::slice::from_ref(&taken)).await.expect_err("the address is taken");
+    let listeners = bind(&[plain(loopback())]).await.expect("a free address");
+    let taken = listeners.first().expect("one listener").endpoint();
+    let refusal = bind(std::slice::from_ref(taken)).await.expect_err("the address is taken");
     assert!(refusal.starts_with(&format!("cannot listen on {taken}: ")), "{refusal}");
 }
 
@@ -109,7 +109,7 @@ async fn connections_on_all_addresses_share_the_limit_and_none_waits_for_an_idle
     let scratch = tempfile::TempDir::new().expect("a directory");
     let other = Address::Unix(scratch.path().join("socket"));
     let one = super::Limits { connections_max: 1, ..limits() };
-    let server = start_all(&[other.clone(), loopback()], one).await;
+    let server = start_all(&[plain(other.clone()), plain(loopback())], routes(), None, one).await;
     let mut first = Client::new(&server.address).await;
     assert_eq!(first.check_health().await.code, "0");
     let second = tokio::spawn(async move { exchange(&other, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await });

@@ -7,20 +7,23 @@ fn copy_path() -> PathBuf {
 }
 
 /// A row with its table and its key.
-type Row = (TableId, Vec<u8>, Vec<u8>);
+pub(super) type Row = (TableId, Vec<u8>, Vec<u8>);
 
 /// Everything in a base, and what it says about itself.
 pub(super) fn everything(snapshot: &Snapshot) -> (Meta, Vec<Row>) {
+    try_everything(snapshot).unwrap()
+}
+
+/// The same of a base that may be damaged.
+pub(super) fn try_everything(snapshot: &Snapshot) -> Result<(Meta, Vec<Row>), Error> {
     let mut rows = Vec::new();
     for table in TableId::ALL {
-        snapshot
-            .each_row(table, |key, row| {
-                rows.push((table, key.to_vec(), row.to_vec()));
-                Ok(())
-            })
-            .unwrap();
+        snapshot.each_row(table, |key, row| {
+            rows.push((table, key.to_vec(), row.to_vec()));
+            Ok(())
+        })?;
     }
-    (snapshot.meta, rows)
+    Ok((snapshot.meta, rows))
 }
 
 /// A base with 3,000 keys of one to three versions, some deleted, some on a lease.

@@ -1,6 +1,6 @@
 //! A disk in memory that counts, fills up and fails on command.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,14 @@ struct Inner {
 struct Content {
     bytes: Vec<u8>,
     allocated: u64,
+    /// Numbers of the pages that were read or written.
+    touched: BTreeSet<u64>,
+}
+
+impl Content {
+    fn touch(&mut self, offset: u64, len: usize) {
+        self.touched.extend(offset / 4096..(offset + len as u64).div_ceil(4096));
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -43,9 +51,27 @@ impl MemoryDisk {
         self.0.lock().unwrap().files[path].bytes.clone()
     }
 
+    /// The pages of 4 KiB that were read or written since the file was made.
+    pub(super) fn touched(&self, path: &Path) -> BTreeSet<u64> {
+        self.0.lock().unwrap().files[path].touched.clone()
+    }
+
+    /// Another disk with the same files.
+    pub(super) fn copy(&self) -> MemoryDisk {
+        let copy = MemoryDisk::new();
+        let files = self.0.lock().unwrap().files.clone();
+        files.into_iter().for_each(|(path, content)| copy.write(&path, content.bytes));
+        copy
+    }
+
+    pub(super) fn flip_bit(&self, path: &Path, bit: u64) {
+        let mut inner = self.0.lock().unwrap();
+        inner.files.get_mut(path).unwrap().bytes[bit as usize / 8] ^= 1 << (bit % 8);
+    }
+
     pub(super) fn write(&self, path: &Path, bytes: Vec<u8>) {
         let allocated = bytes.len() as u64;
-        self.0.lock().unwrap().files.insert(path.to_owned(), Content { bytes, allocated });
+        self.0.lock().unwrap().files.insert(path.to_owned(), Content { bytes, allocated, touched: BTreeSet::new() });
     }
 }
 
@@ -122,6 +148,7 @@ impl File for MemoryFile {
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.with(|file| {
+            file.touch(offset, buffer.len());
             let tail = file.bytes.get(offset as usize..).and_then(|tail| tail.get(..buffer.len()));
             buffer.copy_from_slice(tail.ok_or(ErrorKind::UnexpectedEof)?);
             Ok(())
@@ -131,6 +158,7 @@ impl File for MemoryFile {
         let torn = self.count()?;
         let data = if torn { &data[..data.len() / 2] } else { data };
         self.with(|file| {
+            file.touch(offset, data.len());
             let end = offset as usize + data.len();
             file.bytes.resize(file.bytes.len().max(end), 0);
             file.bytes[offset as usize..end].copy_from_slice(data);

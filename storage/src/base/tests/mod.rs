@@ -19,7 +19,9 @@ mod measure;
 mod model;
 mod refusals;
 mod rewrite;
+mod scrubbing;
 mod sweeping;
+mod written;
 
 use disk::MemoryDisk;
 

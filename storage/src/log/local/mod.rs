@@ -1,9 +1,11 @@
 //! The log on this machine's disk: write-ahead segment files in one directory.
 
+mod behind;
 mod create;
 mod plan;
 mod read;
 mod recover;
+mod scrub;
 mod sectors;
 mod segment;
 mod tail;
@@ -20,7 +22,10 @@ use crate::log::local::segment::{FRAMES_AT, Header, NoSegment, Segment, error_at
 use crate::log::{AppendError, Log, StoredFrame};
 use crate::types::{Digest, LogId, Position};
 
+pub use behind::Held;
+use behind::{Begin, Behind};
 pub use plan::Recovery;
+pub(crate) use scrub::{LogDamage, LogScrub};
 
 /// A write that reaches blocks which were only allocated so far goes on with zeros up to the next multiple of this.
 ///
@@ -56,6 +61,8 @@ pub struct LocalLog {
     /// How far blocks of the last segment were written by this process; beyond, they may be allocated only.
     touched: u64,
     end: Position,
+    /// Where it begins, if what lies before is damaged.
+    begin: Option<Begin>,
     /// The position after the last one read and its offset, so that reading on needs no walk.
     cursor: Option<(Position, u64)>,
     failure: Option<Error>,
@@ -75,11 +82,45 @@ impl LocalLog {
         Ok(LocalLog::assemble(fs, dir, id, segment_bytes, parts))
     }
 
+    /// Opens a log that `open` has found to be damaged, if everything that `held` lacks is there: what lies before is given up, and named by
+    /// `recovery`. Errors: `Corrupt` for damage that matters, with nothing changed; `Io`.
+    pub fn open_behind(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        id: LogId,
+        segment_bytes: u64,
+        (held, damage): (Held, Error),
+    ) -> Result<LocalLog, Error> {
+        let Behind { plan, begin, stop } = behind::inspect(&*fs, dir, id, held, damage)?;
+        stop.map_or(Ok(()), Err)?;
+        plan.carry_out(&*fs, dir)?;
+        let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
+        Ok(LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, segment_bytes, parts) })
+    }
+
     /// Opens a log to look at: verifies every frame and changes nothing, not even a torn tail, which `recovery` names. Errors: as `open`.
     pub(crate) fn look(fs: Arc<dyn FileSystem>, dir: &Path, id: LogId) -> Result<LocalLog, Error> {
         let plan = recover::inspect(&*fs, dir, id)?;
         let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
         Ok(LocalLog::assemble(fs, dir, id, FRAMES_AT, parts))
+    }
+
+    /// The same of what lies behind `held`, up to where something is wrong, which is the other answer. Errors: `Corrupt` if the log begins above
+    /// that; `Io`.
+    pub(crate) fn look_behind(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        id: LogId,
+        (held, damage): (Held, Error),
+    ) -> Result<(LocalLog, Option<Error>), Error> {
+        let Behind { plan, begin, stop } = behind::inspect(&*fs, dir, id, held, damage)?;
+        let parts = (plan.segments, plan.offset, plan.end, plan.recovery);
+        Ok((LocalLog { begin: Some(begin), ..LocalLog::assemble(fs, dir, id, FRAMES_AT, parts) }, stop))
+    }
+
+    /// Makes nothing from this position on readable.
+    pub(crate) fn end_before(&mut self, position: Position) {
+        self.end = self.end.min(position);
     }
 
     fn assemble(
@@ -98,6 +139,7 @@ impl LocalLog {
             offset,
             touched: offset,
             end,
+            begin: None,
             cursor: None,
             failure: None,
             sectors: Vec::new(),
@@ -137,6 +179,7 @@ impl LocalLog {
             return Ok(());
         }
         let len = self.segment_bytes.max(rounded(FRAMES_AT + need));
+        failpoint!(Segment, |error| self.fail(error).map_err(AppendError::Final));
         // One without frames has the name that a new one would get.
         let made = if self.active().header.first == end {
             let header = Header { len, ..self.active().header };
@@ -177,11 +220,14 @@ impl Log for LocalLog {
     }
 
     fn first(&self) -> Position {
-        self.segments.first().map_or(self.end, |segment| segment.header.first)
+        let first = self.segments.first().map_or(self.end, |segment| segment.header.first);
+        self.begin.map_or(first, |begin| begin.first.max(first))
     }
 
     fn digest_before_first(&self) -> Option<Digest> {
-        self.segments.first().map(|segment| segment.header.digest)
+        let oldest = &self.segments.first()?.header;
+        let begin = self.begin.filter(|begin| begin.first > oldest.first);
+        Some(begin.map_or(oldest.digest, |begin| begin.digest))
     }
 
     fn end(&self) -> Position {
@@ -193,14 +239,21 @@ impl Log for LocalLog {
         if frame.len() > MAX_FRAME_LEN {
             return Err(AppendError::TooLarge { size: frame.len(), limit: MAX_FRAME_LEN });
         }
+        if planted!(AckBeforeSync) {
+            drop(self.active().file.sync());
+        }
         let need = sectors::stretch(frame.len()) as u64;
         self.make_room(need, digest)?;
         let position = self.end;
         sectors::spread(frame.stamp(self.id, position), &mut self.sectors);
         let touched = self.zeros_ahead(need);
         let offset = self.offset;
+        failpoint!(Write, |error| self.fail(error).map_err(AppendError::Final));
         let segment = self.segments.last().expect("a log has one segment at least");
-        let written = segment.file.write_at(offset, &self.sectors).and_then(|()| segment.file.sync());
+        let sync = || if planted!(AckBeforeSync | SkipSync) { Ok(()) } else { segment.file.sync() };
+        let written = segment.file.write_at(offset, &self.sectors);
+        failpoint!(Sync, |error| self.fail(error).map_err(AppendError::Final));
+        let written = written.and_then(|()| sync());
         if let Err(error) = written {
             let error = error_at("appending to", &segment.path, &error);
             return self.fail(error).map_err(AppendError::Final);
@@ -208,6 +261,7 @@ impl Log for LocalLog {
         self.touched = touched;
         self.offset += need;
         self.end = position.next();
+        failpoint!(Durable);
         Ok(position)
     }
 
@@ -222,7 +276,9 @@ impl Log for LocalLog {
             && second.header.first <= below
         {
             // The directory is synced each time: a newer segment that is gone before an older one would be a gap.
-            let gone = self.fs.remove(&oldest.path).and_then(|()| self.fs.sync_dir(&self.dir));
+            let gone = self.fs.remove(&oldest.path);
+            failpoint!(TrimSync, |error| self.fail(error));
+            let gone = gone.and_then(|()| self.fs.sync_dir(&self.dir));
             if let Err(error) = gone {
                 let error = error_at("removing", &oldest.path, &error);
                 return self.fail(error);

@@ -34,8 +34,9 @@ impl LocalLog {
         {
             return Ok((number, offset));
         }
-        let mut at = self.segments.get(number).map_or(position, |segment| segment.header.first);
-        let mut offset = FRAMES_AT;
+        let first = self.segments.get(number).map_or(position, |segment| segment.header.first);
+        let begin = self.begin.filter(|begin| begin.segment == first && begin.first <= position);
+        let (mut at, mut offset) = begin.map_or((first, FRAMES_AT), |begin| (begin.first, begin.offset));
         let Some(mut window) = self.window(number)? else { return Ok((number, offset)) };
         while at < position {
             let head = window.head(offset)?.map_err(|reason| self.damage(number, offset, reason))?;

@@ -12,10 +12,10 @@ use crate::log::local::window::Window;
 use crate::types::{Digest, LogId, Position};
 
 /// The state of the walk over all frames.
-struct Walk {
-    log: LogId,
+pub(super) struct Walk {
+    pub(super) log: LogId,
     position: Position,
-    offset: u64,
+    pub(super) offset: u64,
     digest: Digest,
     frames: u64,
     bytes_read: u64,
@@ -26,15 +26,7 @@ struct Walk {
 pub(super) fn inspect(fs: &dyn FileSystem, dir: &Path, log: LogId) -> Result<Plan, Error> {
     let (segments, unfinished) = find(fs, dir, log)?;
     let first = segments.first().ok_or_else(|| Error::corrupt(dir.display().to_string(), "no segment of a log"))?;
-    let mut walk = Walk {
-        log,
-        position: first.header.first,
-        offset: FRAMES_AT,
-        digest: first.header.digest,
-        frames: 0,
-        bytes_read: 0,
-        last: None,
-    };
+    let mut walk = Walk::new(log, first.header.first, first.header.digest);
     let nexts = segments.iter().skip(1).map(Some).chain([None]);
     let mut tail = Tail::Clean;
     for (segment, next) in segments.iter().zip(nexts) {
@@ -90,14 +82,14 @@ pub(super) fn is_without_frames(fs: &dyn FileSystem, path: &Path, intended: Head
 }
 
 /// What a segment file is, by its header.
-enum Found {
+pub(super) enum Found {
     Segment(Segment),
     Blank,
     Damaged(String),
 }
 
 /// The segment at `path`.
-fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -> Result<Found, Error> {
+pub(super) fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -> Result<Found, Error> {
     let file = fs.open(path, OpenMode::ReadWrite).map_err(|error| error_at("opening", path, &error))?;
     let mut window = Window::new(file.clone(), path)?;
     let header = match window.get(0, super::sectors::SECTOR)?.map(Header::decode) {
@@ -120,18 +112,40 @@ fn open_segment(fs: &dyn FileSystem, path: &Path, first: Position, log: LogId) -
 }
 
 impl Walk {
-    fn segment(&mut self, segment: &Segment, next: Option<&Segment>) -> Result<Tail, Error> {
-        self.last = None;
+    /// At the frame at `position`, up to which the chain has reached `digest`.
+    pub(super) fn new(log: LogId, position: Position, digest: Digest) -> Walk {
+        Walk { log, position, offset: FRAMES_AT, digest, frames: 0, bytes_read: 0, last: None }
+    }
+
+    /// A segment from its first frame on.
+    pub(super) fn segment(&mut self, segment: &Segment, next: Option<&Segment>) -> Result<Tail, Error> {
         self.offset = FRAMES_AT;
-        let mut window = Window::new(segment.file.clone(), &segment.path)?;
-        if window.len < segment.header.len {
-            let reason = format!("{} bytes are left of {}", window.len, segment.header.len);
-            return Err(Error::corrupt(place(&segment.path, window.len), reason));
-        }
+        let mut window = Walk::whole(segment)?;
         let gap = window.get(0, usize::try_from(FRAMES_AT).unwrap_or(0))?.and_then(|space| space.get(512..));
         if gap.is_some_and(|gap| !super::sectors::is_zero(gap)) {
             return Err(Error::corrupt(place(&segment.path, 0), "what follows the header is not zero"));
         }
+        self.rest(segment, next, window)
+    }
+
+    /// A segment that has its whole length.
+    pub(super) fn whole(segment: &Segment) -> Result<Window, Error> {
+        let window = Window::new(segment.file.clone(), &segment.path)?;
+        if window.len < segment.header.len {
+            let reason = format!("{} bytes are left of {}", window.len, segment.header.len);
+            return Err(Error::corrupt(place(&segment.path, window.len), reason));
+        }
+        Ok(window)
+    }
+
+    /// A segment from the offset on.
+    pub(super) fn rest(
+        &mut self,
+        segment: &Segment,
+        next: Option<&Segment>,
+        mut window: Window,
+    ) -> Result<Tail, Error> {
+        self.last = None;
         let bad = self.frames_of(segment, &mut window)?;
         let tail = match next {
             Some(next) => self.handed_over(segment, next, &mut window, bad).map(|()| Tail::Clean),
@@ -188,7 +202,7 @@ impl Walk {
     }
 
     /// An unfinished segment is all zero but for a part of its header, and named after the next position: nothing was begun after it.
-    fn unfinished(&mut self, fs: &dyn FileSystem, path: &Path, torn: bool) -> Result<(), Error> {
+    pub(super) fn unfinished(&mut self, fs: &dyn FileSystem, path: &Path, torn: bool) -> Result<(), Error> {
         let damaged = |offset, reason: &str| Err(Error::corrupt(place(path, offset), reason));
         let file = fs.open(path, OpenMode::Read).map_err(|error| error_at("opening", path, &error))?;
         let len = file.len().map_err(|error| error_at("measuring", path, &error))?;
@@ -209,7 +223,7 @@ impl Walk {
         Ok(())
     }
 
-    fn plan(self, segments: Vec<Segment>, cut: Option<Range<u64>>, remove: Option<PathBuf>) -> Plan {
+    pub(super) fn plan(self, segments: Vec<Segment>, cut: Option<Range<u64>>, remove: Option<PathBuf>) -> Plan {
         let name = remove.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
         let recovery = Recovery {
             frames: self.frames,
@@ -217,6 +231,7 @@ impl Walk {
             digest: self.digest,
             cut: cut.as_ref().map(|range| (self.position, range.end - range.start)),
             removed: name,
+            damage: Vec::new(),
         };
         Plan { segments, end: self.position, offset: self.offset, recovery, cut, remove, last: self.last }
     }

@@ -179,6 +179,10 @@ fn make(fs: &dyn FileSystem, dir: &Path, header: Header, path: PathBuf) -> Resul
     }
     let segment = Segment { header, path, file };
     segment.finish().map_err(NoSegment::Failed)?;
+    failpoint!(SegmentName, |error| Err(NoSegment::Failed(error)));
+    if planted!(SkipDirectorySync) {
+        return Ok(segment);
+    }
     fs.sync_dir(dir).map_err(|error| failed("syncing", dir, &error))?;
     Ok(segment)
 }

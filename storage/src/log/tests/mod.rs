@@ -1,6 +1,7 @@
 //! The log, held against a disk that forgets, tears, fills up and fails.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests may panic")]
 
+mod behind;
 mod crash;
 mod damage;
 mod faults;
