@@ -53,5 +53,34 @@ fn list_methods(descriptors: &tonic_prost_build::FileDescriptorSet) -> Result<()
     }
     list.push_str("    (\"grpc.health.v1.Health\", &[\"Check\", \"Watch\"]),\n]\n");
     std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("methods.rs"), list)?;
+    list_calls(descriptors)
+}
+
+/// Writes path, service, method and kind of every call as a constant, for whoever counts them.
+fn list_calls(descriptors: &tonic_prost_build::FileDescriptorSet) -> Result<(), Box<dyn Error>> {
+    let mut calls = vec![
+        ("grpc.health.v1.Health".to_owned(), "Check".to_owned(), "unary"),
+        ("grpc.health.v1.Health".to_owned(), "Watch".to_owned(), "server_stream"),
+    ];
+    for file in &descriptors.file {
+        for service in &file.service {
+            for method in &service.method {
+                let kind = match (method.client_streaming(), method.server_streaming()) {
+                    (false, false) => "unary",
+                    (true, false) => "client_stream",
+                    (false, true) => "server_stream",
+                    (true, true) => "bidi_stream",
+                };
+                calls.push((format!("{}.{}", file.package(), service.name()), method.name().to_owned(), kind));
+            }
+        }
+    }
+    let mut list = String::from("&[\n");
+    for (service, method, kind) in calls {
+        let path = format!("/{service}/{method}");
+        writeln!(list, "    CallName {{ path: {path:?}, service: {service:?}, method: {method:?}, kind: {kind:?} }},")?;
+    }
+    list.push_str("]\n");
+    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("calls.rs"), list)?;
     Ok(())
 }

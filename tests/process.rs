@@ -1,5 +1,6 @@
 //! The real binary: killed again and again, stopped in order, refused a start, filled with keys.
 
+mod configured;
 mod machine;
 mod model;
 mod refusing;
@@ -7,6 +8,7 @@ mod shrinking;
 mod snapshots;
 mod support;
 mod tls;
+mod volume;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};

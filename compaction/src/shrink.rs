@@ -32,8 +32,8 @@ pub enum Proposal {
 ///
 /// A file is worth rewriting when what it does not use outweighs what it uses, and is more than 32 MiB, at six looks in a row: history that
 /// is compacted now and then leaves room that the next will take. At rest, after six looks with few changes, an eighth of what it uses
-/// and 4 MiB are enough, if the last rewrite is a hundred times as long ago as it took: so that is what settles, and it costs a hundredth
-/// of the disk's time. (On a small volume a sixteenth of it is enough instead of 32 and 4 MiB.) Twice the size of the new file must be free.
+/// and 4 MiB are enough: that is what a file settles at. What a rewrite costs is bounded by time: the last one must be ten times as long
+/// ago as it took, at rest a hundred times. (On a small volume a sixteenth of it is enough instead of 32 and 4 MiB.) Twice the size of the new file must be free.
 /// What the last rewrite left above or below its estimate is expected again, so a file that stays large is not rewritten for ever; after
 /// a failure nothing is proposed for ten minutes.
 ///
@@ -66,8 +66,10 @@ const WORTH_SHARE: u64 = 16;
 const WORTH_SHARE_AT_REST: u64 = 8;
 /// How long after a failure.
 const PAUSE: Duration = Duration::from_secs(600);
-/// What there is of time for one rewrite at rest, as a multiple of what the last took.
-const TIMES_AS_LONG: u32 = 100;
+/// How long after a rewrite the next may be, as a multiple of what it took.
+const TIMES_AS_LONG: u32 = 10;
+/// The same for one made at rest.
+const TIMES_AS_LONG_AT_REST: u32 = 100;
 /// So many looks in a row count.
 const LOOKS: u32 = 6;
 /// No more revisions than this in so many looks are few: with a look every ten seconds it takes an hour to fill a part.
@@ -100,7 +102,9 @@ impl Shrinking {
         self.estimate = sizes.rewritten;
         self.left = sizes.file;
         self.heavy = 0;
-        self.next_at_rest = now + now.saturating_sub(begun).saturating_mul(TIMES_AS_LONG);
+        let took = now.saturating_sub(begun);
+        self.next = now + took.saturating_mul(TIMES_AS_LONG);
+        self.next_at_rest = now + took.saturating_mul(TIMES_AS_LONG_AT_REST);
     }
 
     /// It could not be.
@@ -244,13 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn rewrites_at_rest_take_a_hundredth_of_the_time() {
+    fn rewrites_take_a_tenth_of_the_time_and_a_hundredth_at_rest() {
         let mut shrinking = Shrinking::default();
         shrinking.done(seconds(100), seconds(107), sizes(100, 100, 9999));
         assert_eq!(first(&mut shrinking, 110, 0, sizes(150, 100, 9999)), Some((810, Proposal::RewriteAtRest)));
-        // What outweighs the data does not wait for that.
-        shrinking.done(seconds(810), seconds(817), sizes(100, 100, 9999));
-        assert_eq!(first(&mut shrinking, 820, 0, sizes(250, 100, 9999)), Some((880, Proposal::RewriteAtWork)));
+        shrinking.done(seconds(810), seconds(820), sizes(100, 100, 9999));
+        assert_eq!(first(&mut shrinking, 820, BUSY, sizes(250, 100, 9999)), Some((920, Proposal::RewriteAtWork)));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! What the services need to know about the server they run in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+
+use crate::metrics::Metrics;
 
 /// Settings of the services; the flags and the edge fill them in.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub(crate) struct ServiceConfig {
     pub(crate) version: &'static str,
     /// The version of the storage format, as `Status` shows it.
     pub(crate) storage_version: &'static str,
+    /// Where requests are counted and timed.
+    pub(crate) metrics: Arc<Metrics>,
     /// Turns true when the server stops; streams end then.
     pub(crate) shutdown: watch::Receiver<bool>,
 }

@@ -3,6 +3,7 @@
 //! - `flags` turns the command line and the environment into one `Settings`; nothing below it reads either.
 //! - `edge` owns sockets, HTTP limits and what is answered before a service is reached.
 //! - `run` reads top-down: settings, runtime, bind, open, serve, wait, drain with a deadline.
+//! - `pages` are what is not gRPC, `metrics` what one of them tells.
 //! - `services` answer the calls; `convert` is the one place where wire types and storage types meet, `status` the one that
 //!   knows gRPC codes, `codec` the one that turns bytes into messages.
 
@@ -21,7 +22,9 @@ mod hashkv;
 mod import;
 mod join;
 mod logging;
+mod metrics;
 mod notice;
+mod pages;
 mod pb;
 mod run;
 mod scrub;

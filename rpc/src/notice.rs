@@ -16,7 +16,7 @@ static LAST_REFUSAL: Mutex<Option<Instant>> = Mutex::new(None);
 pub(crate) fn tell(error: &Error) {
     match error {
         Error::NoSpace if is_news(Instant::now()) => {
-            warn!("no space: puts and lease grants are refused until there is room and the alarm is cleared");
+            warn!("no space: puts and lease grants are refused until there is room again");
         }
         Error::Corrupt { .. } | Error::LogMismatch { .. } | Error::Io { .. } => error!(%error, "a request met damage"),
         _ => {}

@@ -17,6 +17,8 @@ use crate::edge::{self, Doors, Grpc, Listener, Tls, TlsSettings};
 use crate::flags::{self, Settings};
 use crate::join::{self, Api};
 use crate::logging;
+use crate::metrics::Metrics;
+use crate::pages;
 use crate::scrub;
 use crate::shrink;
 use crate::signals::{Signal, Signals};
@@ -156,17 +158,25 @@ async fn serve(
     mut signals: Signals,
 ) -> ExitCode {
     let (stop, stopped) = watch::channel(false);
-    let api = join::api(&keyspace, &settings, stopped.clone());
-    let message_bytes_max = settings.limits.message_bytes_max;
-    let grpc = Grpc { routes: api.grpc.clone(), methods: api.methods, message_bytes_max };
-    let doors = Doors::new(grpc, join::health(&keyspace));
-    let (progress, _) = watch::channel(Progress::default());
+    let metrics = Arc::new(Metrics::new());
+    let api = join::api(&keyspace, &settings, &metrics, stopped.clone());
+    let (progress, retained) = watch::channel(Progress::default());
+    let subject = join::subject(&keyspace, &settings, &metrics, retained);
+    let grpc = Grpc {
+        routes: api.grpc.clone(),
+        methods: api.methods,
+        message_bytes_max: settings.limits.message_bytes_max,
+        calls: Arc::clone(&metrics.calls),
+    };
+    let doors = Doors::new(grpc, pages::routes(Arc::clone(&subject)), pages::probes(subject));
     tokio::spawn(auto_compaction::run(keyspace.clone(), settings.retention, progress, stopped.clone()));
     if let Some(interval) = settings.shrink_interval {
-        tokio::spawn(shrink::run(keyspace.clone(), interval, settings.storage.segment_bytes, stopped.clone()));
+        let segment_bytes = settings.storage.segment_bytes;
+        let metrics = Arc::clone(&metrics);
+        tokio::spawn(shrink::run(keyspace.clone(), interval, segment_bytes, metrics, stopped.clone()));
     }
     if let Some(interval) = settings.scrub_interval {
-        tokio::spawn(scrub::run(keyspace.clone(), interval, stopped.clone()));
+        tokio::spawn(scrub::run(keyspace.clone(), interval, metrics, stopped.clone()));
     }
     let server = tokio::spawn(edge::serve(listeners, doors, tls, settings.limits, stopped));
     let watched = keyspace.clone();

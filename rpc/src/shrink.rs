@@ -1,5 +1,6 @@
 //! Rewriting the database file and releasing the log: on request, and on its own when the policy says that it is worth it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use compaction::{Proposal, Shrinking, Sizes};
@@ -8,13 +9,21 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use crate::metrics::Metrics;
+
 /// Has the file rewritten and logs what that did. Dropping the future gives up the answer, not the rewrite.
-pub(crate) async fn rewrite(keyspace: &Keyspace, reason: &'static str) -> Result<Shrunk, Error> {
-    let keyspace = keyspace.clone();
+pub(crate) async fn rewrite(
+    keyspace: &Keyspace,
+    metrics: &Arc<Metrics>,
+    reason: &'static str,
+) -> Result<Shrunk, Error> {
+    let (keyspace, metrics) = (keyspace.clone(), Arc::clone(metrics));
     let task = tokio::spawn(async move {
         let begun = Instant::now();
         info!(reason, bytes = keyspace.status().base_bytes, "rewriting the database file");
+        metrics.chores.rewrite_begins();
         let result = keyspace.defragment().await;
+        metrics.chores.rewrite_ended(&result, begun.elapsed());
         let seconds = begun.elapsed().as_secs_f64();
         match &result {
             Ok(Shrunk { bytes_before, bytes_after }) => {
@@ -29,7 +38,13 @@ pub(crate) async fn rewrite(keyspace: &Keyspace, reason: &'static str) -> Result
 }
 
 /// Does what the policy proposes, looking every `interval`, until `stop` turns true.
-pub(crate) async fn run(keyspace: Keyspace, interval: Duration, segment_bytes: u64, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn run(
+    keyspace: Keyspace,
+    interval: Duration,
+    segment_bytes: u64,
+    metrics: Arc<Metrics>,
+    mut stop: watch::Receiver<bool>,
+) {
     let epoch = Instant::now();
     let mut shrinking = Shrinking::default();
     let mut ticks = tokio::time::interval_at(epoch + interval, interval);
@@ -50,7 +65,7 @@ pub(crate) async fn run(keyspace: Keyspace, interval: Duration, segment_bytes: u
             Some(Proposal::RewriteAtWork) => "garbage outweighs data",
             Some(Proposal::RewriteAtRest) => "little else to do",
         };
-        match rewrite(&keyspace, reason).await {
+        match rewrite(&keyspace, &metrics, reason).await {
             Ok(_) => {
                 shrinking.done(begun, epoch.elapsed(), sizes(&keyspace, segment_bytes).unwrap_or(before));
             }

@@ -52,6 +52,27 @@ fn parts(error: &Error) -> (Code, &'static str) {
     }
 }
 
+/// The codes as labels name them, each at its number.
+pub(crate) const CODE_NAMES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
+
 const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
 const CORRUPT: &str = "etcdserver: corrupt cluster";
 const STOPPED: &str = "etcdserver: server stopped";

@@ -57,11 +57,16 @@ impl Change {
 
     /// The memory it takes in `recent`, in bytes, with what the maps need around it.
     pub fn weight(&self) -> usize {
+        self.data_bytes() + Change::OVERHEAD
+    }
+
+    /// The bytes of its key and its value.
+    pub(crate) fn data_bytes(&self) -> usize {
         let value = match &self.kind {
             ChangeKind::Put { value, .. } => value.len(),
             ChangeKind::Tombstone => 0,
         };
-        self.key.len() + value + Change::OVERHEAD
+        self.key.len() + value
     }
 
     /// Bookkeeping per change in `recent`, in bytes, rounded up.

@@ -24,8 +24,10 @@ pub(crate) enum Command {
     LeaseRenew(LeaseId),
     /// A lease that ran out, with the frame of the grant or renewal that it is judged by.
     LeaseExpire(LeaseId, Position),
-    /// An alarm, raised or cleared.
+    /// An alarm, raised or cleared by an operator.
     SetAlarm(MemberId, AlarmKind, bool),
+    /// NOSPACE, raised or cleared by the store itself: what an operator raised it leaves alone.
+    OutOfRoom(MemberId, bool),
 }
 
 /// The numbers that name the kinds in the log. A number is never used again.
@@ -39,6 +41,7 @@ mod kind {
     pub(super) const LEASE_RENEW: u8 = 7;
     pub(super) const LEASE_EXPIRE: u8 = 8;
     pub(super) const SET_ALARM: u8 = 9;
+    pub(super) const OUT_OF_ROOM: u8 = 10;
 }
 
 /// A command with its bytes, made on the caller's thread so that the committer only copies them.
@@ -61,6 +64,7 @@ impl Command {
             Command::LeaseRenew(id) => (kind::LEASE_RENEW, to_bytes(id)),
             Command::LeaseExpire(id, mark) => (kind::LEASE_EXPIRE, to_bytes(&(id, mark))),
             Command::SetAlarm(member, alarm, raised) => (kind::SET_ALARM, to_bytes(&(member, alarm, raised))),
+            Command::OutOfRoom(member, raised) => (kind::OUT_OF_ROOM, to_bytes(&(member, raised))),
         };
         if payload.len() > COMMAND_BYTES_MAX {
             return Err(Error::RequestTooLarge { size: payload.len(), limit: COMMAND_BYTES_MAX });
@@ -82,8 +86,16 @@ impl Command {
             kind::SET_ALARM => {
                 from_bytes(kind, payload).map(|(member, alarm, raised)| Command::SetAlarm(member, alarm, raised))?
             }
+            kind::OUT_OF_ROOM => {
+                from_bytes(kind, payload).map(|(member, raised)| Command::OutOfRoom(member, raised))?
+            }
             _ => return Err(Error::corrupt("log", format!("record kind {kind} is unknown to this version"))),
         })
+    }
+
+    /// True if the command takes no memory for changes worth speaking of, and may be what makes room: it is never refused for want of it.
+    pub(crate) fn needs_no_memory(&self) -> bool {
+        matches!(self, Command::Compact(_) | Command::SetAlarm(..) | Command::OutOfRoom(..))
     }
 
     /// True if the command adds data, which a full store refuses.

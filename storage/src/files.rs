@@ -142,6 +142,11 @@ impl Directory {
         self.path.join(LOG)
     }
 
+    /// Where the ballast is.
+    pub(crate) fn ballast(&self) -> PathBuf {
+        self.path.join(BALLAST)
+    }
+
     /// Removes what a rewrite of base left behind, and makes the names durable that were found: the process before may have been killed between
     /// a rename and its sync, and the log is trimmed by what is under the new name.
     pub(crate) fn remove_leftovers(&self) -> Result<(), Error> {
@@ -202,6 +207,7 @@ const IDENTITY: &str = "identity";
 const IDENTITY_NEW: &str = "identity.new";
 const BASE: &str = "base.redb";
 const LOG: &str = "log";
+const BALLAST: &str = "ballast";
 
 fn names(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<Vec<String>, Error> {
     match fs.metadata(path) {

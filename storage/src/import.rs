@@ -16,7 +16,7 @@ use crate::log::LocalLog;
 use crate::options::{Environment, Options};
 use crate::recent::PartData;
 use crate::request::AlarmKind;
-use crate::tables::{Applied, LeaseRow};
+use crate::tables::{AlarmRow, Applied, LeaseRow};
 use crate::types::{Digest, LeaseId, MemberId, Position, Revision, RevisionPair};
 
 /// The import counts as the first frame, so that base goes with this log alone: the log begins behind it, with the digest of what was
@@ -149,7 +149,7 @@ impl Import {
     pub fn add_alarm(&mut self, member: Option<MemberId>, kind: AlarmKind) {
         let member = member.unwrap_or(self.directory.identity.member);
         self.digest = self.digest.chain(&numbers(&[kind as i64]));
-        self.part.alarms.insert((member, kind), true);
+        self.part.alarms.insert((member, AlarmRow::Asked(kind)), true);
     }
 
     /// Makes `finish` fail, with `Corrupt`, unless so many keys live at the end.
@@ -177,8 +177,8 @@ impl Import {
     /// Writes what was taken in so far. A part may end within a revision: nobody reads before the end.
     fn flush(&mut self, applied: Applied) -> Result<(), Error> {
         let part = PartData { applied, ..std::mem::take(&mut self.part) };
-        self.base.reserve(&part)?;
-        self.base.flush(&part, Garbage::Drop).map(drop)
+        let garbage = self.base.reserve(&part, Garbage::Drop)?;
+        self.base.flush(&part, garbage).map(drop)
     }
 
     /// Completes the directory: from now on a keyspace opens in it, and its next change gets the revision after `revision`.
@@ -214,8 +214,8 @@ impl Import {
         failpoint!(ImportFinish, Err);
         self.directory.complete()?;
         self.finished = true;
-        let totals = self.base.totals();
-        self.report.used_bytes = totals.live_bytes + totals.dead_bytes;
+        self.base.guess_usage();
+        self.report.used_bytes = self.base.in_use_bytes();
         self.report.size_bytes = self.base.size_bytes() + crate::log::Log::size_bytes(&log);
         Ok(self.report)
     }

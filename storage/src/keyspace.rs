@@ -9,9 +9,11 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::apply::txn::{place, read_only};
 use crate::apply::{Outcome, Reply};
+use crate::base::command_bytes;
 use crate::change::Change;
 use crate::command::Command;
 use crate::engine::queue::{End, Queued};
+use crate::engine::room;
 use crate::engine::shared::{Shared, View};
 use crate::env::Entropy;
 use crate::error::Error;
@@ -39,7 +41,6 @@ pub(crate) struct Inner {
     pub(crate) hub: Arc<Hub>,
     pub(crate) entropy: Arc<dyn Entropy>,
     identity: Identity,
-    quota_bytes: Option<u64>,
     opened: OpenReport,
     /// The outcome of the NOSPACE alarm that was proposed last.
     alarm_on_its_way: Mutex<Option<oneshot::Receiver<Outcome>>>,
@@ -59,7 +60,7 @@ impl Keyspace {
     /// `LogMismatch` if it is damaged.
     pub fn open(dir: &Path, options: Options, environment: Environment) -> Result<Keyspace, Error> {
         let opened = open::open(dir, &options, &environment)?;
-        Ok(Keyspace::new(opened, &options, &environment))
+        Ok(Keyspace::new(opened, &environment))
     }
 
     /// Opens the keyspace in `dir` on a log that is not in the directory: shared with others, or simulated. Errors: as `open`.
@@ -70,17 +71,16 @@ impl Keyspace {
         log: Box<dyn Log>,
     ) -> Result<Keyspace, Error> {
         let opened = open::open_with_log(dir, &options, &environment, log)?;
-        Ok(Keyspace::new(opened, &options, &environment))
+        Ok(Keyspace::new(opened, &environment))
     }
 
-    fn new(opened: Opened, options: &Options, environment: &Environment) -> Keyspace {
+    fn new(opened: Opened, environment: &Environment) -> Keyspace {
         let Opened { shared, hub, directory, threads, report } = opened;
         let inner = Inner {
             shared,
             hub,
             entropy: environment.entropy.clone(),
             identity: directory.identity,
-            quota_bytes: options.quota_bytes,
             opened: report,
             alarm_on_its_way: Mutex::default(),
             held: Mutex::new(Held { threads, directory }),
@@ -116,12 +116,15 @@ impl Keyspace {
     pub fn read_txn(&self, txn: &Txn) -> Result<TxnReply, Error> {
         assert!(txn.is_read_only(), "a transaction of only reads was expected");
         let view = self.inner.shared.view();
-        read_only(&self.reader(&view, At::Latest), view.compacted, txn)
+        let reply = read_only(&self.reader(&view, At::Latest), view.compacted, txn);
+        reply.iter().for_each(|reply| self.inner.shared.meters.ran(reply));
+        reply
     }
 
     /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
         failpoint!(Read, Err);
+        self.inner.shared.meters.ranges.add(1);
         let (view, question) = self.inner.shared.view_for(request)?;
         let known = question.as_ref().and_then(Question::known);
         let reply = RangeReader { known, ..self.reader(&view, request.at) }.range(request);
@@ -265,7 +268,7 @@ impl Keyspace {
         Pending::new(async move { asked.await.unwrap_or(Err(Error::Stopped)) })
     }
 
-    /// The bytes that are free on the disk that holds base. Errors: `Io`.
+    /// The bytes that are free on the disk that holds base, with those that the ballast holds. Errors: `Io`.
     pub fn free_bytes(&self) -> Result<u64, Error> {
         self.inner.shared.base().free_bytes()
     }
@@ -318,18 +321,29 @@ impl Keyspace {
         Ok(receiver)
     }
 
-    /// What adds data is refused above the quota, and an alarm says so; apply refuses it as long as the alarm is raised.
+    /// What adds data is refused where the budget ends, and an alarm says so; apply refuses it as long as the alarm is raised. One command
+    /// that is too large for what is left is refused alone: others may fit.
     fn check_room(&self, bytes: usize) -> Result<(), Error> {
         let shared = &self.inner.shared;
-        let (used, out_of_room) = {
+        let queued = shared.queue.bytes() as u64;
+        let ask = || {
             let head = shared.head();
-            (head.used_bytes(), head.out_of_room)
+            let remaining = head.remaining(queued);
+            let fits = !head.out_of_room && command_bytes(bytes as u64) <= remaining;
+            (fits, head.out_of_room || remaining < head.budget.useful)
         };
-        let over = self.inner.quota_bytes.is_some_and(|quota| used + bytes as u64 >= quota);
-        if !over && !out_of_room {
+        if ask().0 {
             return Ok(());
         }
-        self.propose_alarm()?;
+        // Others may have made room since the last look; if the file system does not say, that one counts.
+        drop(room::measure(shared));
+        let (fits, full) = ask();
+        if fits {
+            return Ok(());
+        }
+        if full {
+            self.propose_alarm()?;
+        }
         Err(Error::NoSpace)
     }
 
@@ -345,7 +359,7 @@ impl Keyspace {
         if shared.head().alarms.iter().any(|alarm| alarm.kind == AlarmKind::NoSpace) {
             return Ok(());
         }
-        let command = Command::SetAlarm(self.inner.identity.member, AlarmKind::NoSpace, true);
+        let command = Command::OutOfRoom(self.inner.identity.member, true);
         let encoded = command.encode()?;
         let (reply, outcome) = oneshot::channel();
         let pushed = shared.queue.push(Queued { command, encoded, reply: Some(reply) });

@@ -48,9 +48,13 @@ impl Keyspace {
                 match keyspace.inner.shared.lessor.keep_alive(id, keyspace.inner.shared.clock.monotonic()) {
                     KeepAlive::Unknown => return Ok(None),
                     KeepAlive::Ended => return Err(Error::Stopped),
-                    KeepAlive::Renewed(ttl) => return Ok(Some(ttl)),
+                    KeepAlive::Renewed(ttl) => {
+                        keyspace.inner.shared.meters.leases_renewed.add(1);
+                        return Ok(Some(ttl));
+                    }
                     KeepAlive::MustLog(ttl) => {
                         let (_, found) = keyspace.send(Command::LeaseRenew(id), done).await?;
+                        keyspace.inner.shared.meters.leases_renewed.add(u64::from(found));
                         return Ok(found.then_some(ttl));
                     }
                     KeepAlive::Expiring(outcome) => {

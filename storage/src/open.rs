@@ -12,13 +12,15 @@ use crate::engine::committer::{self, Bounds, Committer, Writer};
 use crate::engine::maintenance;
 use crate::engine::pace::Pace;
 use crate::engine::queue::Queue;
+use crate::engine::room::{self, Room};
 use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::{Directory, Identity};
-use crate::fs::FileSystem;
+use crate::fs::{Ballast, Ballasted, FileSystem};
 use crate::log::frame::MAX_FRAME_LEN;
 use crate::log::{LocalLog, Log, LogScrub};
+use crate::meters::Meters;
 use crate::options::{Environment, Options};
 use crate::read::Sources;
 use crate::recent::Part;
@@ -57,6 +59,8 @@ const BATCH_BYTES_MAX: usize = MAX_FRAME_LEN / 4;
 /// Opens a data directory with its own log.
 pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) -> Result<Opened, Error> {
     let mut directory = Directory::open(&environment.fs, path, environment.entropy.as_ref())?;
+    let (ballast, environment) = ballast(&directory, options, environment)?;
+    let environment = &environment;
     let (fs, id, created) = (&environment.fs, directory.identity.log, directory.fresh);
     let (log, base) = if created {
         let log = LocalLog::create(fs.clone(), &directory.log(), id, options.segment_bytes)?;
@@ -72,8 +76,10 @@ pub(crate) fn open(path: &Path, options: &Options, environment: &Environment) ->
         (log, Base::open(fs, &directory.base(), options.cache_bytes)?)
     };
     let (log_bytes_read, damage) = (log.bytes_read(), log.recovery().damage.clone());
+    let meters = Meters::default();
+    let log = log.timed(environment.clock.clone(), meters.log.clone());
     let scrub = Scrub::new(Some(LogScrub::new(fs.clone(), &directory.log(), id)));
-    let mut opened = start(directory, base, Box::new(log), scrub, options, environment)?;
+    let mut opened = start(directory, base, Box::new(log), meters, (scrub, ballast), options, environment)?;
     opened.report.bytes_read += log_bytes_read + opened.shared.base().bytes_read();
     opened.report.created = created;
     opened.report.damage = damage;
@@ -102,6 +108,8 @@ pub(crate) fn open_with_log(
 ) -> Result<Opened, Error> {
     let mut directory = Directory::open(&environment.fs, path, environment.entropy.as_ref())?;
     directory.tie(log.as_ref())?;
+    let (ballast, environment) = ballast(&directory, options, environment)?;
+    let environment = &environment;
     let base = if directory.fresh {
         let base = Base::create(&environment.fs, &directory.base(), options.cache_bytes)?;
         directory.complete()?;
@@ -109,14 +117,28 @@ pub(crate) fn open_with_log(
     } else {
         Base::open(&environment.fs, &directory.base(), options.cache_bytes)?
     };
-    start(directory, base, log, Scrub::default(), options, environment)
+    start(directory, base, log, Meters::default(), (Scrub::default(), ballast), options, environment)
+}
+
+/// The ballast, and the same environment on top of it.
+fn ballast(
+    directory: &Directory,
+    options: &Options,
+    environment: &Environment,
+) -> Result<(Arc<Ballast>, Environment), Error> {
+    let path = directory.ballast();
+    let ballast = Ballast::open(&environment.fs, &path, options.ballast_bytes);
+    let ballast = Arc::new(ballast.map_err(|error| Error::io(format!("opening {}", path.display()), &error))?);
+    let fs = Arc::new(Ballasted::new(environment.fs.clone(), ballast.clone()));
+    Ok((ballast, Environment { fs, ..environment.clone() }))
 }
 
 fn start(
     directory: Directory,
     base: Base,
     mut log: Box<dyn Log>,
-    scrub: Scrub,
+    meters: Meters,
+    (scrub, ballast): (Scrub, Arc<Ballast>),
     options: &Options,
     environment: &Environment,
 ) -> Result<Opened, Error> {
@@ -131,16 +153,20 @@ fn start(
     directory.remove_leftovers()?;
     let flushed = state.applied.position;
     let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: snapshot, known: None };
-    let head = Head::new(&state, sources, log.size_bytes(), &base);
+    let member = directory.identity.member;
+    let head = Head::new(&state, member, sources, log.size_bytes(), &base);
     let pace = Pace::new(options.tuning.by_turns);
     let queue = Queue::new(options.queue_commands, options.queue_bytes);
-    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), base, pace));
+    let room = Room::new(&environment.fs, &directory, ballast, options);
+    let shared = Arc::new(Shared::new(head, queue, environment.clock.clone(), meters, room, base, pace));
     let bounds = Bounds {
         bytes: options.recent_bytes,
         changes: options.recent_changes,
         batch_bytes: options.batch_bytes.min(BATCH_BYTES_MAX),
     };
     let frames_replayed = on_a_large_stack(|| replay::all(&shared, &mut state, log.as_mut(), bounds))??;
+    room::measure(&shared)
+        .map_err(|error| Error::io(format!("looking for room beside {}", shared.room.path.display()), &error))?;
     shared.lessor.start(&state.leases, state.applied.time_ms, environment.clock.monotonic());
     let hub = Arc::new(Hub::new(state.applied.revision, options.watch_queue_bytes));
     let writer = new_writer(&state, directory.identity, environment);

@@ -1,6 +1,7 @@
 //! What a keyspace is given: its limits, and what it stands on.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::env::{Clock, Entropy};
@@ -25,8 +26,12 @@ pub struct Options {
     pub batch_bytes: usize,
     /// Messages that wait on a watch stream, in bytes; above it watches fall back to catching up.
     pub watch_queue_bytes: usize,
-    /// The bytes of data at which puts and grants are refused with `NoSpace`; `None` means no quota.
+    /// The bytes of pages in use at which puts and grants are refused with `NoSpace`; `None` means that only the volume sets a limit.
     pub quota_bytes: Option<u64>,
+    /// The bytes of disk held back for what makes room on a full volume; 0 means none.
+    pub ballast_bytes: u64,
+    /// If true, an alarm for want of room is raised by the keyspace, but cleared only by `set_alarm`.
+    pub sticky_no_space: bool,
     /// What only tests change.
     #[doc(hidden)]
     pub tuning: Tuning,
@@ -64,10 +69,47 @@ impl Options {
             batch_bytes: 256 << 10,
             watch_queue_bytes: 1 << 20,
             quota_bytes: Some(2 << 30),
+            ballast_bytes: BALLAST_BYTES,
+            sticky_no_space: false,
             tuning: Tuning::STANDARD,
         }
     }
+
+    /// What the server uses for a data directory, which need not exist yet, on the volume that it is or will be on; the standard if the file
+    /// system does not say how large that is.
+    pub fn for_directory(fs: &dyn FileSystem, dir: &Path) -> Options {
+        let here = Path::new(".");
+        let known = dir.ancestors().chain([here]).find_map(|ancestor| fs.volume(ancestor).ok());
+        known.map_or_else(Options::standard, |volume| Options::for_volume(volume.total))
+    }
+
+    /// What the server uses on a volume of so many bytes: what takes room there is smaller on a small one.
+    pub fn for_volume(total: u64) -> Options {
+        let standard = Options::standard();
+        let share = |part: u64, least: u64, most: u64| (total / part).clamp(least.min(most), most);
+        let memory =
+            |part: u64, least: u64, most: usize| usize::try_from(share(part, least, most as u64)).unwrap_or(most);
+        Options {
+            recent_bytes: memory(RECENT_SHARE, RECENT_BYTES_MIN, standard.recent_bytes),
+            recent_changes: memory(VOLUME_BYTES_PER_CHANGE, RECENT_CHANGES_MIN, standard.recent_changes),
+            segment_bytes: share(SEGMENT_SHARE, SEGMENT_BYTES_MIN, standard.segment_bytes),
+            ballast_bytes: share(BALLAST_SHARE, 0, standard.ballast_bytes),
+            ..standard
+        }
+    }
 }
+
+/// On a volume of less than 2 GiB changes in memory take a smaller share of it: they are in the log as well, and a flush may need twice that.
+const RECENT_SHARE: u64 = 32;
+const RECENT_BYTES_MIN: u64 = 512 << 10;
+/// Each change may rewrite a page of its own, and half of them go into a flush: a fourteenth of the volume at worst.
+const VOLUME_BYTES_PER_CHANGE: u64 = 32 << 10;
+const RECENT_CHANGES_MIN: u64 = 512;
+const SEGMENT_SHARE: u64 = 64;
+const SEGMENT_BYTES_MIN: u64 = 256 << 10;
+/// The ballast is what remains if others fill the volume: half of a small one, so that the other half can be rewritten.
+const BALLAST_SHARE: u64 = 2;
+const BALLAST_BYTES: u64 = 64 << 20;
 
 /// What a keyspace stands on.
 #[derive(Clone, Debug)]
@@ -78,4 +120,31 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_a_small_volume_everything_is_smaller_and_on_none_larger_than_the_standard() {
+        let of = |total: u64| {
+            let Options { recent_bytes, recent_changes, segment_bytes, ballast_bytes, .. } = Options::for_volume(total);
+            (recent_bytes, recent_changes, segment_bytes, ballast_bytes)
+        };
+        assert_eq!(of(0), (512 << 10, 512, 256 << 10, 0));
+        assert_eq!(of(64 << 20), (2 << 20, 2048, 1 << 20, 32 << 20));
+        assert_eq!(of(200 << 20), (6_553_600, 6400, 3_276_800, 64 << 20));
+        for total in [13 << 30, 1 << 40, u64::MAX] {
+            assert_eq!(of(total), (64 << 20, 400_000, 16 << 20, 64 << 20));
+        }
+    }
+
+    #[test]
+    fn a_directory_that_does_not_exist_yet_is_on_the_volume_of_the_one_above() {
+        let disk = crate::fs::SimFs::new();
+        disk.set_capacity(64 << 20);
+        let options = Options::for_directory(&disk, Path::new("/not/there/yet"));
+        assert_eq!(options.recent_changes, 2048);
+    }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 
+use crate::base;
 use crate::change::Change;
-use crate::request::AlarmKind;
-use crate::tables::{Applied, LeaseRow, WriterRow};
+use crate::tables::{AlarmRow, Applied, LeaseRow, WriterRow};
 use crate::types::{LeaseId, MemberId, Revision, RevisionPair};
 
 /// What one part of `recent` holds: changes since the part before it, of every table.
@@ -23,7 +23,7 @@ pub(crate) struct PartData {
     /// Keys attached to (`true`) and detached from (`false`) a lease.
     pub(crate) lease_keys: BTreeMap<(LeaseId, Bytes), bool>,
     /// Alarms raised (`true`) and cleared (`false`).
-    pub(crate) alarms: BTreeMap<(MemberId, AlarmKind), bool>,
+    pub(crate) alarms: BTreeMap<(MemberId, AlarmRow), bool>,
     /// Writers' last frames.
     pub(crate) writers: BTreeMap<MemberId, WriterRow>,
     /// Wall-clock milliseconds to revision.
@@ -32,6 +32,8 @@ pub(crate) struct PartData {
     pub(crate) applied: Applied,
     /// The memory that the part takes, in bytes.
     pub(crate) weight: usize,
+    /// The bytes of pages that it will take in base, about.
+    pub(crate) page_bytes: u64,
     /// What the part's frames take in a log on a disk, in bytes, about; also those that changed nothing.
     pub(crate) log_bytes: usize,
 }
@@ -42,6 +44,7 @@ impl PartData {
         debug_assert!(self.changes.last().is_none_or(|last| last.at < change.at), "changes come in order");
         let change = Arc::new(change);
         self.weight += change.weight();
+        self.page_bytes += base::change_bytes(&change);
         self.keys.entry(change.key.clone()).or_default().push(change.clone());
         self.changes.push(change);
     }
@@ -49,12 +52,14 @@ impl PartData {
     /// Records a lease, or that it is gone.
     pub(crate) fn set_lease(&mut self, id: LeaseId, row: Option<LeaseRow>) {
         self.weight += SMALL_ROW;
+        self.page_bytes += if row.is_some() { base::small_row_bytes(0) } else { 0 };
         self.leases.insert(id, row);
     }
 
     /// Records that a key is attached to a lease or detached from it.
     pub(crate) fn set_lease_key(&mut self, id: LeaseId, key: &Bytes, attached: bool) {
         self.weight += SMALL_ROW + key.len();
+        self.page_bytes += if attached { base::small_row_bytes(key.len()) } else { 0 };
         self.lease_keys.insert((id, key.clone()), attached);
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds:
             }
         }
     }
-    shared.publish_frame(|head| head.take_over(state));
+    shared.publish_frame(|head| head.take_over(state, shared.room.member));
     Ok(replayed)
 }
 

@@ -10,10 +10,12 @@ use crate::base::{self, Base, Damaged, Garbage, Lost, Salvaged, Target};
 use crate::engine::committer::{self, Bounds};
 use crate::engine::pace::Pace;
 use crate::engine::queue::Queue;
+use crate::engine::room::Room;
 use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::files::Directory;
 use crate::log::{Held, LocalLog, Log};
+use crate::meters::Meters;
 use crate::open::on_a_large_stack;
 use crate::options::{Environment, Options};
 use crate::read::Sources;
@@ -82,7 +84,7 @@ impl Work<'_> {
         let log = self.log(held, whole, &mut lost)?;
         let base = Arc::new(base);
         let (base, frames) = match log {
-            Some(log) if whole => self.replay(base, log)?,
+            Some(log) if whole => self.replay(directory, base, log)?,
             _ => (base, 0),
         };
         rename_alarms(&base, members)?;
@@ -168,15 +170,17 @@ impl Work<'_> {
     }
 
     /// Applies the frames, and brings what they did to base. Answers how many there were.
-    fn replay(&self, base: Arc<Base>, mut log: LocalLog) -> Result<(Arc<Base>, u64), Error> {
+    fn replay(&self, directory: &Directory, base: Arc<Base>, mut log: LocalLog) -> Result<(Arc<Base>, u64), Error> {
         let base = Arc::into_inner(base)
             .ok_or_else(|| Error::Io { doing: "salvage".to_owned(), reason: "base is in use".to_owned() })?;
         let mut state = State::new(base.small_tables()?);
         let snapshot = base.snapshot()?;
         let sources = Sources { active: Arc::new(Part::default()), frozen: None, base: snapshot, known: None };
-        let head = Head::new(&state, sources, log.size_bytes(), &base);
+        let room = Room::without_ballast(&self.environment.fs, directory, self.options)?;
+        let head = Head::new(&state, room.member, sources, log.size_bytes(), &base);
         let queue = Queue::new(self.options.queue_commands, self.options.queue_bytes);
-        let shared = Shared::new(head, queue, self.environment.clock.clone(), base, Pace::default());
+        let clock = self.environment.clock.clone();
+        let shared = Shared::new(head, queue, clock, Meters::default(), room, base, Pace::default());
         let bounds = Bounds {
             bytes: self.options.recent_bytes,
             changes: self.options.recent_changes,
@@ -215,6 +219,6 @@ fn rename_alarms(base: &Base, (old, new): (MemberId, MemberId)) -> Result<(), Er
     if part.alarms.is_empty() {
         return Ok(());
     }
-    base.reserve(&part)?;
+    base.reserve(&part, Garbage::Keep)?;
     base.flush(&part, Garbage::Keep).map(drop)
 }

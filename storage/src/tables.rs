@@ -1,5 +1,6 @@
 //! The rows of the small tables, and the numbers that say how far the log was applied.
 
+use crate::request::AlarmKind;
 use crate::types::{Digest, Position, Revision, WriterId};
 
 /// A lease as the log knows it.
@@ -15,6 +16,25 @@ pub(crate) struct LeaseRow {
     pub(crate) mark: Position,
     /// A renewal was logged since the last start.
     pub(crate) renewed: bool,
+}
+
+/// An alarm, and who raised it. The same alarm may be raised by both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AlarmRow {
+    /// An operator did, and only an operator clears it.
+    Asked(AlarmKind),
+    /// The store itself raised NOSPACE; it clears it as well once there is room.
+    NoSpace,
+}
+
+impl AlarmRow {
+    /// What it is called outside.
+    pub(crate) fn kind(self) -> AlarmKind {
+        match self {
+            AlarmRow::Asked(kind) => kind,
+            AlarmRow::NoSpace => AlarmKind::NoSpace,
+        }
+    }
 }
 
 /// A member's last frame.

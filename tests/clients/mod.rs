@@ -4,7 +4,9 @@
 
 mod kv;
 mod leases;
+mod metrics;
 mod operators;
+mod pages;
 mod watches;
 
 use etcd_client::{Client, Error};

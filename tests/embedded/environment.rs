@@ -65,6 +65,8 @@ pub fn never_flushing() -> Options {
         cache_bytes: 4 << 20,
         segment_bytes: 256 << 10,
         quota_bytes: None,
+        ballast_bytes: 0,
+        sticky_no_space: false,
         ..Options::standard()
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use storage::fs::{File, FileSystem, HeldLock, Metadata, OpenMode};
+use storage::fs::{File, FileSystem, HeldLock, Metadata, OpenMode, Volume};
 
 type Content = Arc<Mutex<Vec<u8>>>;
 
@@ -108,8 +108,8 @@ impl FileSystem for Memory {
         Ok(Box::new(Held))
     }
 
-    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
-        Ok(1 << 40)
+    fn volume(&self, _path: &Path) -> io::Result<Volume> {
+        Ok(Volume { total: 1 << 40, free: 1 << 40 })
     }
 }
 

@@ -7,6 +7,7 @@ use storage::failpoints::{Action, Point, Scope};
 
 use super::life::Life;
 use super::{Checked, crashes, damage, garbage, leases, strangers};
+use crate::embedded::crash::images;
 use crate::embedded::driver::Embedded;
 use crate::embedded::environment::{always_flushing, never_flushing};
 use crate::embedded::histories;
@@ -19,7 +20,7 @@ use crate::model::state::Model;
 pub type Suite = fn(&Arc<Scope>, u64) -> Checked;
 
 /// All, cheap ones first.
-pub const ALL: [(&str, Suite); 9] = [
+pub const ALL: [(&str, Suite); 10] = [
     ("life", life),
     ("histories", histories),
     ("model", model),
@@ -28,6 +29,7 @@ pub const ALL: [(&str, Suite); 9] = [
     ("damage", damage::suite),
     ("flush timing", flush_timing),
     ("crashes", crashes::suite),
+    ("images", images),
     ("garbage", garbage::suite),
 ];
 
@@ -71,6 +73,12 @@ fn histories(scope: &Arc<Scope>, seed: u64) -> Checked {
     scope.disarm();
     history::check(&record, &options).map_err(|violation| violation.to_string())?;
     Ok(())
+}
+
+/// Images of power cuts at any moment of a history.
+fn images(_: &Arc<Scope>, seed: u64) -> Checked {
+    let mut tally = images::Tally::default();
+    Ok(images::History::new(seed, None, &mut tally).run().map_err(|stop| stop.to_string())?)
 }
 
 /// The same history, flushed at every position.

@@ -17,6 +17,7 @@ pub mod history_run;
 pub mod history_wire;
 pub mod ledger;
 pub mod load;
+pub mod page;
 pub mod recorder;
 pub mod remote;
 pub mod server;

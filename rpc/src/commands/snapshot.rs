@@ -117,7 +117,7 @@ fn restore(file: &Path, dir: &Path, bump: i64, skip_hash_check: bool) -> Result<
     let environment =
         Environment { fs: Arc::new(RealFs), clock: Arc::new(SystemClock::new()), entropy: Arc::new(SystemEntropy) };
     let snapshot = SnapshotFile::open(&RealFs, file, skip_hash_check).map_err(|error| error.to_string())?;
-    let restored = snapshot.restore(dir, bump, &Options::standard(), &environment);
+    let restored = snapshot.restore(dir, bump, &Options::for_directory(environment.fs.as_ref(), dir), &environment);
     let report = restored.map_err(|error| error.to_string())?;
     let info = snapshot.info();
     let revision = info.revision.0 + bump;

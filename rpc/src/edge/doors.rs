@@ -4,7 +4,6 @@ use axum::Router;
 
 use super::endpoint::Serves;
 use super::front::{Front, Grpc};
-use super::plain::{self, Health};
 
 /// Everything that can be answered; an endpoint gets its part.
 #[derive(Debug)]
@@ -15,9 +14,9 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// `grpc` answers calls, `health` is what the pages ask.
-    pub(crate) fn new(grpc: Grpc, health: Health) -> Doors {
-        Doors { grpc, pages: plain::routes(health.clone()), probes: plain::probes(health) }
+    /// `grpc` answers calls, `pages` everything else; `probes` are those of the pages that say how the server is.
+    pub(crate) fn new(grpc: Grpc, pages: Router, probes: Router) -> Doors {
+        Doors { grpc, pages, probes }
     }
 
     /// What answers at an endpoint that serves this.

@@ -1,5 +1,7 @@
 //! What decides who answers a request: a gRPC service, a plain page, or a refusal.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -9,7 +11,9 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use super::limit::{self, Checked};
+use super::meter;
 use super::unknown::{self, Methods};
+use crate::metrics::Calls;
 
 /// What answers every request of every connection; clones share it.
 #[derive(Clone, Debug)]
@@ -27,6 +31,8 @@ pub(crate) struct Grpc {
     pub(crate) methods: &'static Methods,
     /// The largest message; a request with a larger one is refused.
     pub(crate) message_bytes_max: usize,
+    /// Counts calls.
+    pub(crate) calls: Arc<Calls>,
 }
 
 impl Front {
@@ -53,8 +59,13 @@ impl Grpc {
         if let Err(status) = refused {
             return status.into_http();
         }
-        let message_bytes_max = self.message_bytes_max;
-        oneshot(&self.routes, request.map(|body| Body::new(Checked::new(body, message_bytes_max)))).await
+        let version = request.headers().get("client-api-version").and_then(|version| version.to_str().ok());
+        let Some(call) = self.calls.begin(request.uri().path(), version) else {
+            return oneshot(&self.routes, request).await;
+        };
+        let (method, bytes_max) = (Arc::clone(call.method()), self.message_bytes_max);
+        let request = request.map(|body| Body::new(Checked::new(body, bytes_max, method)));
+        meter::count(call, oneshot(&self.routes, request).await)
     }
 }
 

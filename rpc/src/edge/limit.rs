@@ -1,6 +1,7 @@
 //! The receive limit: a message is refused by the length that announces it, before any of it is kept.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::BoxError;
@@ -9,6 +10,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
+
+use crate::metrics::Method;
 
 /// One byte says whether the message is compressed, four bytes how long it is.
 const PREFIX_BYTES: usize = 5;
@@ -38,12 +41,13 @@ pub(super) struct Checked {
     body: Body,
     messages: Messages,
     refusal: Option<Status>,
+    method: Arc<Method>,
 }
 
 impl Checked {
-    /// Lets messages of up to `bytes_max` bytes pass.
-    pub(super) fn new(body: Body, bytes_max: usize) -> Checked {
-        Checked { body, messages: Messages::new(bytes_max), refusal: None }
+    /// Lets messages of up to `bytes_max` bytes pass, and counts them.
+    pub(super) fn new(body: Body, bytes_max: usize, method: Arc<Method>) -> Checked {
+        Checked { body, messages: Messages::new(bytes_max), refusal: None, method }
     }
 }
 
@@ -64,7 +68,10 @@ impl HttpBody for Checked {
             Ok(data) => data,
             Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
         };
-        match self.messages.scan(&data) {
+        let scanned = self.messages.scan(&data);
+        let (messages, bytes) = self.messages.take_counted();
+        self.method.received(messages, bytes);
+        match scanned {
             Ok(()) => Poll::Ready(Some(Ok(Frame::data(data)))),
             Err((0, status)) => Poll::Ready(Some(Err(status.into()))),
             Err((good, status)) => {
@@ -87,20 +94,27 @@ impl HttpBody for Checked {
 
 /// Where in the sequence of prefixes and messages a body is.
 #[derive(Debug)]
-struct Messages {
+pub(super) struct Messages {
     bytes_max: usize,
     prefix: [u8; PREFIX_BYTES],
     prefix_filled: usize,
     message_left: usize,
+    /// Messages that began since they were last asked for, and the bytes that they announced.
+    counted: (u64, u64),
 }
 
 impl Messages {
-    fn new(bytes_max: usize) -> Messages {
-        Messages { bytes_max, prefix: [0; PREFIX_BYTES], prefix_filled: 0, message_left: 0 }
+    pub(super) fn new(bytes_max: usize) -> Messages {
+        Messages { bytes_max, prefix: [0; PREFIX_BYTES], prefix_filled: 0, message_left: 0, counted: (0, 0) }
+    }
+
+    /// How many messages began since the last call, and how many bytes they have.
+    pub(super) fn take_counted(&mut self) -> (u64, u64) {
+        std::mem::take(&mut self.counted)
     }
 
     /// Follows `data`; an error says how many bytes come before the prefix at fault, as far as they are in `data`.
-    fn scan(&mut self, data: &[u8]) -> Result<(), (usize, Status)> {
+    pub(super) fn scan(&mut self, data: &[u8]) -> Result<(), (usize, Status)> {
         let mut at = 0;
         let mut prefix_at = 0;
         while let Some(&byte) = data.get(at) {
@@ -120,6 +134,8 @@ impl Messages {
             if self.prefix_filled == PREFIX_BYTES {
                 self.prefix_filled = 0;
                 self.message_left = self.announced().map_err(|status| (prefix_at, status))?;
+                self.counted.0 += 1;
+                self.counted.1 += self.message_left as u64;
             }
         }
         Ok(())
@@ -168,6 +184,19 @@ mod tests {
     #[test]
     fn messages_up_to_the_limit_pass_however_they_are_cut() {
         check(&[message(0, 10), message(0, 0), message(0, 3)].concat(), None);
+    }
+
+    #[test]
+    fn messages_are_counted_when_they_are_announced() {
+        let mut messages = Messages::new(10);
+        let data = [message(0, 10), message(0, 0), message(0, 3)].concat();
+        let (head, tail) = data.split_at(16);
+        assert!(messages.scan(head).is_ok());
+        assert_eq!(messages.take_counted(), (1, 10));
+        assert!(messages.scan(tail).is_ok());
+        assert_eq!(messages.take_counted(), (2, 3));
+        assert!(messages.scan(&message(0, 11)).is_err());
+        assert_eq!(messages.take_counted(), (0, 0));
     }
 
     #[test]

@@ -8,10 +8,10 @@ mod front;
 mod limit;
 mod limits;
 mod listen;
+mod meter;
 #[cfg(test)]
 #[path = "../../../tests/tls/pki.rs"]
 pub(crate) mod pki;
-mod plain;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,6 @@ pub(crate) use endpoint::{Address, Endpoint, Serves};
 pub(crate) use front::Grpc;
 pub(crate) use limits::Limits;
 pub(crate) use listen::{Listener, bind};
-pub(crate) use plain::Health;
 pub(crate) use serve::serve;
 pub(crate) use tls::{Allowed, ClientCertificates, Named, SelfSigned, Tls, TlsSettings, Versions, suites};
 pub(crate) use unknown::Methods;

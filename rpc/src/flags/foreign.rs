@@ -50,7 +50,9 @@ pub(super) const INERT: &[&str] = &[
     "max-retry-attempts",
     "max-snapshots",
     "max-wals",
+    "member-name-prefix",
     "metrics",
+    "next-cluster-version-compatible",
     "peer-cert-allowed-cn",
     "peer-cert-allowed-hostname",
     "peer-cert-file",
@@ -123,7 +125,6 @@ const fn refuse_switch(name: &'static str, why: &'static str) -> Refusal {
 pub(super) const REFUSED: &[Refusal] = &[
     refuse("auth-token", |value| value.is_empty() || value == "simple", "only simple tokens are supported yet"),
     refuse_switch("force-new-cluster", "there is no cluster to be cut down to one member"),
-    refuse("config-file", str::is_empty, "configuration files are not supported yet; use flags or ETCD_ variables"),
     refuse("initial-cluster", |value| member_names(value) <= 1, ALONE),
     refuse("discovery-token", str::is_empty, ALONE),
     refuse("discovery-endpoints", str::is_empty, ALONE),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::foreign::{INERT, INERT_SWITCHES, REFUSED};
@@ -23,7 +24,7 @@ pub(super) fn lookup(name: &str) -> Option<(&str, Kind)> {
         if refusal.harmless.is_none() { Kind::Switch } else { Kind::Text }
     } else if INERT_SWITCHES.contains(&name) || name == "version" {
         Kind::Switch
-    } else if INERT.contains(&name) {
+    } else if INERT.contains(&name) || name == "config-file" {
         Kind::Text
     } else {
         return None;
@@ -75,6 +76,15 @@ fn parse_one(argument: &str) -> Result<ArgMatches, clap::Error> {
     command().try_get_matches_from([argument])
 }
 
+/// The flag that an unknown name was perhaps meant to be, with its dashes.
+pub(super) fn nearest(name: &str) -> Option<String> {
+    let unknown = parse_one(&format!("--{name}")).err()?;
+    match unknown.get(ContextKind::SuggestedArg)? {
+        ContextValue::String(flag) => Some(flag.split('=').next().unwrap_or(flag).to_owned()),
+        _ => None,
+    }
+}
+
 fn command() -> Command {
     let foreign = INERT.iter().chain(INERT_SWITCHES).copied().chain(REFUSED.iter().map(|refusal| refusal.name));
     Command::new("sternpost")
@@ -89,6 +99,12 @@ fn command() -> Command {
                 .long("version")
                 .action(ArgAction::SetTrue)
                 .help("Print the versions of the program and of the API"),
+        )
+        .arg(
+            Arg::new("config-file")
+                .long("config-file")
+                .value_name("FILE")
+                .help("Read all settings from this file of YAML; other flags and variables are ignored then"),
         )
         .args(foreign.map(|name| Arg::new(name).long(name).hide(true).action(ArgAction::Set)))
 }

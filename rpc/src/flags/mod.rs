@@ -2,6 +2,7 @@
 
 mod duration;
 mod environment;
+mod file;
 mod foreign;
 mod grammar;
 mod log;
@@ -15,6 +16,8 @@ mod tls;
 mod tls_tests;
 mod url;
 
+use std::path::Path;
+
 use grammar::Given;
 pub(crate) use log::{LogFormat, LogSettings};
 pub(crate) use settings::Settings;
@@ -27,8 +30,9 @@ pub(crate) const STORAGE_VERSION: &str = "3.7.0";
 
 const ABOUT: &str = "A durable, versioned keyspace that speaks the etcd v3 API.";
 const AFTER_HELP: &str = "Every flag may start with one dash or two and has a variable: --data-dir is ETCD_DATA_DIR; setting both is an error.
+--config-file names a file of YAML with the same names as keys; flags and variables beside it are ignored.
 The other flags of etcd 3.7 are accepted: those without effect here are named once in the log, those that ask for
-something that is missing (a configuration file, a second member) are refused.";
+something that is missing (a second member) are refused.";
 
 /// The command line of this process, without the program's name.
 pub(crate) fn arguments() -> Result<Vec<String>, Stop> {
@@ -40,14 +44,17 @@ pub(crate) fn from_process(arguments: &[String]) -> Result<Settings, Stop> {
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_"));
     let pair = |(name, value)| Ok::<_, Stop>((text("variable", name)?, text("variable", value)?));
     let variables = ours.map(pair).collect::<Result<Vec<_>, _>>()?;
-    parse(arguments, &variables, crate::edge::connections_max)
+    let own = |dir: &Path| storage::Options::for_directory(&storage::fs::RealFs, dir);
+    parse(arguments, &variables, crate::edge::connections_max, &own)
 }
 
-/// Reads settings from a command line without the program's name, and from variables.
+/// Reads settings from a command line without the program's name, and from variables. What no flag says of the keyspace in a data directory
+/// follows from `own`.
 fn parse(
     arguments: &[String],
     variables: &[(String, String)],
     connections_max: impl FnOnce() -> Result<usize, String>,
+    own: &dyn Fn(&Path) -> storage::Options,
 ) -> Result<Settings, Stop> {
     let mut given = grammar::split(arguments)?;
     if let Some(asked) = given.remove("version")
@@ -55,11 +62,26 @@ fn parse(
     {
         return Err(Stop::Print(format!("sternpost {}\netcd API: {API_VERSION}", env!("CARGO_PKG_VERSION"))));
     }
-    let unknown_variables = environment::merge(&mut given, variables)?;
-    let matches = grammar::check(&given)?;
+    let file = environment::configuration_file(&given, variables);
+    let mut notes = Vec::new();
+    if let Some(file) = &file {
+        // What is ignored must make sense all the same.
+        grammar::check(&given)?;
+        notes.extend(environment::ignored(&given, variables, file));
+        given = read_file(file)?;
+    } else {
+        notes.extend(environment::merge(&mut given, variables)?);
+    }
+    let matches = grammar::check(&given).map_err(|stop| stop.within(file.as_deref()))?;
     let without_effect = without_effect(&given)?;
     let connections_max = connections_max().map_err(Stop::refused)?;
-    settings::build(&matches, connections_max, without_effect, unknown_variables).map_err(Stop::refused)
+    settings::build(&matches, connections_max, without_effect, notes, own).map_err(Stop::refused)
+}
+
+fn read_file(path: &str) -> Result<Given, Stop> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Stop::refused(format_args!("cannot read the configuration file {path}: {error}")))?;
+    file::parse(&text).map_err(|why| Stop::refused(format_args!("configuration file {path}: {why}")))
 }
 
 /// The flags given that mean nothing here; refuses those that must not be ignored.

@@ -1,6 +1,6 @@
 //! `Settings`: every option of the server, with its unit, built here and nowhere else.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -65,25 +65,22 @@ pub(super) fn build(
     matches: &ArgMatches,
     connections_max: usize,
     without_effect: Vec<String>,
-    unknown_variables: Vec<String>,
+    mut warnings: Vec<String>,
+    own: &dyn Fn(&Path) -> storage::Options,
 ) -> Result<Settings, String> {
-    let mut warnings = Vec::new();
-    if !unknown_variables.is_empty() {
-        warnings.push(format!("environment variables that name no flag: {}", unknown_variables.join(", ")));
-    }
     let name = text(matches, "name").to_owned();
     // Whoever says only where to listen means to be found there.
     let advertise = matches.get_one::<String>("advertise-client-urls").map(String::as_str);
     let advertise_client_urls = url::advertised(advertise.unwrap_or_else(|| text(matches, "listen-client-urls")))?;
     let (data_dir, listen) = (data_dir(matches, &name), endpoints(matches)?);
     Ok(Settings {
+        storage: storage_options(matches, own(&data_dir))?,
         tls: tls::build(matches, &data_dir, &listen, &advertise_client_urls, &mut warnings)?,
         data_dir,
         name,
         listen,
         advertise_client_urls,
         advertise_peer_urls: url::advertised(text(matches, "initial-advertise-peer-urls"))?,
-        storage: storage_options(matches)?,
         limits: limits(matches, connections_max)?,
         max_request_bytes: max_request_bytes(matches)?,
         max_txn_ops: size(matches, "max-txn-ops")?,
@@ -137,8 +134,7 @@ fn endpoints(matches: &ArgMatches) -> Result<Vec<Endpoint>, String> {
     Ok(endpoints)
 }
 
-fn storage_options(matches: &ArgMatches) -> Result<storage::Options, String> {
-    let mut options = storage::Options::standard();
+fn storage_options(matches: &ArgMatches, mut options: storage::Options) -> Result<storage::Options, String> {
     let own = |name: &str| matches.get_one::<u64>(name).copied();
     if let Some(bytes) = own("cache-bytes") {
         options.cache_bytes = narrow("cache-bytes", bytes)?;
@@ -152,6 +148,10 @@ fn storage_options(matches: &ArgMatches) -> Result<storage::Options, String> {
     if let Some(bytes) = own("segment-bytes") {
         options.segment_bytes = bytes;
     }
+    if let Some(bytes) = own("ballast-bytes") {
+        options.ballast_bytes = bytes;
+    }
+    options.sticky_no_space = *matches.get_one("sticky-nospace-alarm").expect("the table gives this flag a default");
     options.quota_bytes =
         match *matches.get_one::<i64>("quota-backend-bytes").expect("the table gives this flag a default") {
             0 => Some(QUOTA_BYTES_STANDARD),

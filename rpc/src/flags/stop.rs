@@ -24,6 +24,17 @@ impl Stop {
         Stop::Refused(format!("sternpost: {line}"))
     }
 
+    /// The same, when what cannot be understood is a value in this file.
+    pub(super) fn within(self, file: Option<&str>) -> Stop {
+        match (self, file) {
+            (Stop::Usage(text), Some(file)) => {
+                let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+                Stop::refused(format_args!("configuration file {file}: {line}"))
+            }
+            (stop, _) => stop,
+        }
+    }
+
     /// What clap says to an argument that cannot pass.
     pub(super) fn clap(outcome: Result<clap::ArgMatches, clap::Error>) -> Stop {
         outcome.map_or_else(Stop::from, |_| Stop::usage("unexpected flag".to_owned()))

@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 100;
 pub(super) fn read(line: &str, variables: &[(&str, &str)]) -> Result<Settings, Stop> {
     let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let variables: Vec<_> = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    parse(&arguments, &variables, || Ok(CONNECTIONS))
+    parse(&arguments, &variables, || Ok(CONNECTIONS), &|_| storage::Options::standard())
 }
 
 #[track_caller]
@@ -101,6 +101,9 @@ const EFFECTS: &[(&str, &str)] = &[
     ("--recent-bytes=12", "recent_bytes: 12"),
     ("--recent-changes=13", "recent_changes: 13"),
     ("--segment-bytes=14", "segment_bytes: 14"),
+    ("--ballast-bytes=15", "ballast_bytes: 15"),
+    ("--sticky-nospace-alarm", "sticky_no_space: true"),
+    ("--sticky-nospace-alarm=false", "sticky_no_space: false"),
     ("--shrink-interval=1m", "shrink_interval: Some(60s)"),
     ("--shrink-interval=0", "shrink_interval: None"),
     ("--scrub-interval=1m", "scrub_interval: Some(60s)"),
@@ -174,7 +177,7 @@ fn flags_of_etcd_without_effect_are_accepted_and_named() {
 
 #[test]
 fn what_must_not_be_ignored_is_refused() {
-    for name in ["config-file", "discovery-token"] {
+    for name in ["discovery-endpoints", "discovery-token"] {
         check_refused(&format!("--{name}=x"), &[], &format!("--{name}=x: "));
     }
     check_refused("--force-new-cluster", &[], "--force-new-cluster=true: ");
@@ -216,6 +219,50 @@ fn a_flag_and_its_variable_together_are_refused() {
         "conflicting environment variable ETCD_NAME is shadowed by the flag --name",
     );
     assert_eq!(read("--name=a", &[("ETCD_NAME", "")]).expect("an empty variable is unset").name, "a");
+}
+
+/// A file with this content, and its path.
+fn file(text: &str) -> (tempfile::NamedTempFile, String) {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), text).expect("a temporary file");
+    let path = file.path().display().to_string();
+    (file, path)
+}
+
+#[test]
+fn a_configuration_file_counts_alone() {
+    let (_file, path) = file("name: a\nwatch-progress-notify-interval: 5000000000\nsnapshot-count: 10000\n");
+    let settings = accepted(&format!("--config-file={path}"));
+    assert_eq!((settings.name.as_str(), settings.progress_interval), ("a", Duration::from_secs(5)));
+    assert_eq!(settings.without_effect, ["--snapshot-count"]);
+    assert!(settings.warnings.is_empty());
+    let variables =
+        [("ETCD_CONFIG_FILE", path.as_str()), ("ETCD_NAME", "c"), ("ETCD_OTHER", "d"), ("ETCD_DATA_DIR", "")];
+    let settings = read("--name=b --max-txn-ops 7", &variables).expect("what does not count cannot contradict");
+    assert_eq!((settings.name.as_str(), settings.max_txn_ops), ("a", 128));
+    let ignored = format!("ignored beside the configuration file {path}: --max-txn-ops, --name, ETCD_NAME");
+    assert_eq!(settings.warnings, [ignored]);
+    let (_other, other) = file("name: o\n");
+    let both = read(&format!("--config-file={other}"), &[("ETCD_CONFIG_FILE", path.as_str())]);
+    assert_eq!(both.expect("the flag goes first").name, "o");
+    assert_eq!(read("--config-file=", &[("ETCD_CONFIG_FILE", "")]).expect("not set").name, "default");
+}
+
+#[test]
+fn a_configuration_file_that_cannot_be_carried_out_is_refused_by_name() {
+    check_refused("--config-file=/no/such/file", &[], "cannot read the configuration file /no/such/file");
+    for (text, part) in [
+        ("nam: a\n", "unknown key nam; --name is a similar one"),
+        ("max-txn-ops: many\n", "invalid value 'many' for '--max-txn-ops <N>'"),
+        ("pre-vote: perhaps\nname: [\n", ""),
+        ("force-new-cluster: true\n", "--force-new-cluster=true: "),
+        ("initial-cluster: a=http://a:1,b=http://b:1\n", "one member"),
+    ] {
+        let (_file, path) = file(text);
+        check_refused(&format!("--config-file={path}"), &[], part);
+    }
+    let (_file, path) = file("name: a\n");
+    check_usage(&format!("--config-file={path} --max-txn-ops=many"), "many");
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(crate) fn etcd(request: &Request) -> Result<Report, String> {
         recent_bytes: RECENT_BYTES,
         recent_changes: RECENT_CHANGES,
         cache_bytes: CACHE_BYTES,
-        ..Options::standard()
+        ..Options::for_directory(&RealFs, &request.data_dir)
     };
     etcd_into(request, &options, &environment)
 }

@@ -10,6 +10,7 @@ use tonic::Status;
 
 use crate::config::ServiceConfig;
 use crate::convert::Envelope;
+use crate::metrics::Timed;
 use crate::pb::etcdserverpb::ResponseHeader;
 use crate::status;
 
@@ -55,6 +56,11 @@ impl Context {
     /// The same for a size that was taken before the message was converted.
     pub(super) fn check_sized(&self, size: usize) -> Result<(), Status> {
         Envelope::check(size, self.config.max_request_bytes).map_err(|error| status::of(&error))
+    }
+
+    /// Carries out a request and keeps how long it took.
+    pub(super) async fn timed<T, E>(&self, kind: Timed, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        self.config.metrics.durations.request(kind, work).await
     }
 
     /// Runs a call that may block on the disk where blocking is allowed.

@@ -12,6 +12,7 @@ use tracing::warn;
 use super::context::Context;
 use super::range_stream;
 use crate::convert::{self, Envelope};
+use crate::metrics::Timed;
 use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::kv_server::Kv;
 use crate::status;
@@ -40,7 +41,7 @@ impl KvService {
                 if !serializable {
                     context.keyspace.barrier()?;
                 }
-                context.keyspace.range(&request)
+                context.config.metrics.durations.range(|| context.keyspace.range(&request))
             })
             .await
     }
@@ -76,7 +77,7 @@ impl Kv for KvService {
         let request = request.into_inner();
         let serializable = request.serializable;
         let request = convert::range(request).map_err(|error| status::of(&error))?;
-        let reply = self.read(request, serializable).await?;
+        let reply = self.context.timed(Timed::Range, self.read(request, serializable)).await?;
         Ok(Response::new(convert::range_reply(self.context.header(reply.revision), reply)))
     }
 
@@ -98,7 +99,8 @@ impl Kv for KvService {
         let size = Envelope::Put.size(&request);
         let put = convert::put(request).map_err(|error| status::of(&error))?;
         self.context.check_sized(size)?;
-        let reply = self.context.keyspace.put(put).await.map_err(|error| status::of(&error))?;
+        let put = self.context.keyspace.put(put);
+        let reply = self.context.timed(Timed::Put, put).await.map_err(|error| status::of(&error))?;
         Ok(Response::new(convert::put_reply(self.context.header(reply.revision), reply)))
     }
 
@@ -110,7 +112,8 @@ impl Kv for KvService {
         let size = Envelope::DeleteRange.size(&request);
         let delete = convert::delete_range(request).map_err(|error| status::of(&error))?;
         self.context.check_sized(size)?;
-        let reply = self.context.keyspace.delete_range(delete).await.map_err(|error| status::of(&error))?;
+        let delete = self.context.keyspace.delete_range(delete);
+        let reply = self.context.timed(Timed::DeleteRange, delete).await.map_err(|error| status::of(&error))?;
         Ok(Response::new(convert::delete_reply(self.context.header(reply.revision), reply)))
     }
 
@@ -119,10 +122,11 @@ impl Kv for KvService {
         let size = Envelope::Txn.size(&request);
         let txn = convert::txn(request, self.context.config.max_txn_ops).map_err(|error| status::of(&error))?;
         let reply = if txn.is_read_only() {
-            self.read_txn(txn).await?
+            self.context.timed(Timed::ReadonlyTxn, self.read_txn(txn)).await?
         } else {
             self.context.check_sized(size)?;
-            self.context.keyspace.txn(txn).await.map_err(|error| status::of(&error))?
+            let txn = self.context.keyspace.txn(txn);
+            self.context.timed(Timed::Txn, txn).await.map_err(|error| status::of(&error))?
         };
         Ok(Response::new(convert::txn_reply(self.context.header(reply.revision), reply)))
     }
@@ -133,7 +137,8 @@ impl Kv for KvService {
     ) -> Result<Response<pb::CompactionResponse>, Status> {
         let request = request.into_inner();
         self.context.check_size(Envelope::Compaction, &request)?;
-        let compacted = self.context.keyspace.compact(request.revision).await;
+        let compact = self.context.keyspace.compact(request.revision);
+        let compacted = self.context.timed(Timed::Compaction, compact).await;
         if request.physical && matches!(compacted, Ok(_) | Err(Error::Compacted { .. })) {
             // Also for a revision that was compacted before: its sweep may still be under way.
             self.wait_swept(Revision(request.revision)).await?;

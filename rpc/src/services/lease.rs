@@ -9,6 +9,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::context::Context;
 use crate::convert::{self, Envelope};
+use crate::metrics::Timed;
 use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::lease_server::Lease;
 use crate::status;
@@ -41,7 +42,8 @@ impl Lease for LeaseService {
         self.context.check_size(Envelope::LeaseGrant, &request)?;
         let ttl_min = self.context.config.min_lease_ttl_seconds;
         let (id, ttl) = convert::lease_grant(&request, ttl_min);
-        let reply = self.context.keyspace.lease_grant(id, ttl).await.map_err(|error| status::of(&error))?;
+        let grant = self.context.keyspace.lease_grant(id, ttl);
+        let reply = self.context.timed(Timed::LeaseGrant, grant).await.map_err(|error| status::of(&error))?;
         let header = self.context.header(reply.revision);
         Ok(Response::new(pb::LeaseGrantResponse { header, id: reply.id.0, ttl: reply.ttl, error: String::new() }))
     }
@@ -52,8 +54,8 @@ impl Lease for LeaseService {
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
         let request = request.into_inner();
         self.context.check_size(Envelope::LeaseRevoke, &request)?;
-        let revision =
-            self.context.keyspace.lease_revoke(LeaseId(request.id)).await.map_err(|error| status::of(&error))?;
+        let revoke = self.context.keyspace.lease_revoke(LeaseId(request.id));
+        let revision = self.context.timed(Timed::LeaseRevoke, revoke).await.map_err(|error| status::of(&error))?;
         Ok(Response::new(pb::LeaseRevokeResponse { header: self.context.header(revision) }))
     }
 

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::Stream;
 use tonic::{Request, Response, Status};
@@ -11,6 +12,7 @@ use super::snapshot;
 use super::unsupported::service;
 use crate::convert::{self, Envelope};
 use crate::hashkv;
+use crate::metrics::Timed;
 use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::alarm_request::AlarmAction;
 use crate::pb::etcdserverpb::maintenance_server::Maintenance;
@@ -63,13 +65,16 @@ impl MaintenanceService {
             return Ok(pb::AlarmResponse { header: self.context.header_now(), alarms: Vec::new() });
         };
         let pending = self.context.keyspace.set_alarm(alarm, raised);
-        let (revision, touched) = pending.await.map_err(|error| status::of(&error))?;
+        let (revision, touched) =
+            self.context.timed(Timed::Alarm, pending).await.map_err(|error| status::of(&error))?;
         let alarms = touched.then(|| convert::alarm_member(&alarm)).into_iter().collect();
         Ok(pb::AlarmResponse { header: self.context.header(revision), alarms })
     }
 
     async fn hash_at(&self, revision: i64) -> Result<pb::HashKvResponse, Status> {
+        let begun = Instant::now();
         let hashed = self.context.blocking(move |context| hashkv::hash(&context.keyspace, revision)).await?;
+        self.context.config.metrics.durations.hashed(begun.elapsed());
         let hashed = hashed.ok_or_else(status::hash_disturbed)?;
         Ok(pb::HashKvResponse {
             header: self.context.header_now(),
@@ -107,7 +112,7 @@ service! {
             &self,
             _: Request<pb::DefragmentRequest>,
         ) -> Result<Response<pb::DefragmentResponse>, Status> {
-            let shrunk = shrink::rewrite(&self.context.keyspace, "asked for").await;
+            let shrunk = shrink::rewrite(&self.context.keyspace, &self.context.config.metrics, "asked for").await;
             shrunk.map_err(|error| status::of(&error))?;
             // Like etcd's, this answer has no header.
             Ok(Response::new(pb::DefragmentResponse::default()))

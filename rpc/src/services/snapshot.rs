@@ -1,6 +1,7 @@
 //! A snapshot as messages: each piece is read when the client has room for it, so that a slow one holds nothing but its place.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -19,7 +20,8 @@ const VERSION: &str = concat!("sternpost-", env!("CARGO_PKG_VERSION"));
 
 /// The messages; the last one carries the SHA-256 of what the others carry.
 pub(super) fn messages(context: Arc<Context>) -> impl Stream<Item = Result<pb::SnapshotResponse, Status>> + Send {
-    stream::unfold(Some(Sender { context, progress: None }), |sender| async move {
+    let begun = Instant::now();
+    stream::unfold(Some(Sender { context, progress: None }), move |sender| async move {
         let mut sender = sender?;
         let stopping = sender.context.stopping();
         let message = tokio::select! {
@@ -27,7 +29,10 @@ pub(super) fn messages(context: Arc<Context>) -> impl Stream<Item = Result<pb::S
             message = sender.next() => message,
         };
         match message {
-            Ok(None) => None,
+            Ok(None) => {
+                sender.context.config.metrics.durations.snapshot_sent(begun.elapsed());
+                None
+            }
             Ok(Some(message)) => Some((Ok(message), Some(sender))),
             Err(status) => Some((Err(status), None)),
         }

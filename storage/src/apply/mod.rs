@@ -13,7 +13,7 @@ use crate::log::frame::FrameHeader;
 use crate::read::Sources;
 use crate::reply::{Alarm, DeleteRangeReply, LeaseGrantReply, PutReply, TxnReply};
 use crate::request::AlarmKind;
-use crate::tables::{Applied, LeaseRow, WriterRow};
+use crate::tables::{AlarmRow, Applied, LeaseRow, WriterRow};
 use crate::types::{Digest, LeaseId, MemberId, Position, Revision};
 
 mod lease;
@@ -52,7 +52,7 @@ pub(crate) enum LeaseNews {
 pub(crate) struct State {
     pub(crate) applied: Applied,
     pub(crate) leases: BTreeMap<LeaseId, LeaseRow>,
-    pub(crate) alarms: BTreeSet<(MemberId, AlarmKind)>,
+    pub(crate) alarms: BTreeSet<(MemberId, AlarmRow)>,
     pub(crate) writers: BTreeMap<MemberId, WriterRow>,
     last_mark_ms: u64,
 }
@@ -97,7 +97,23 @@ impl State {
 
     /// The alarms raised.
     pub(crate) fn alarms(&self) -> Vec<Alarm> {
-        self.alarms.iter().map(|(member, kind)| Alarm { member: *member, kind: *kind }).collect()
+        let alarms: BTreeSet<Alarm> =
+            self.alarms.iter().map(|(member, alarm)| Alarm { member: *member, kind: alarm.kind() }).collect();
+        alarms.into_iter().collect()
+    }
+
+    /// Those of them that somebody asked for.
+    pub(crate) fn alarms_asked_for(&self) -> Vec<Alarm> {
+        let asked = |(member, alarm): &(MemberId, AlarmRow)| match alarm {
+            AlarmRow::Asked(kind) => Some(Alarm { member: *member, kind: *kind }),
+            AlarmRow::NoSpace => None,
+        };
+        self.alarms.iter().filter_map(asked).collect()
+    }
+
+    /// True if this member raised NOSPACE itself.
+    pub(crate) fn is_out_of_room(&self, member: MemberId) -> bool {
+        self.alarms.contains(&(member, AlarmRow::NoSpace))
     }
 
     /// Applies the next frame: changes go into the active part, above every reader's revision.
@@ -179,13 +195,20 @@ impl State {
             Command::LeaseRevoke(id) => self.lease_revoke(sources, *id, news),
             Command::LeaseRenew(id) => Ok(self.lease_renew(sources, *id, news)),
             Command::LeaseExpire(id, mark) => self.lease_expire(sources, *id, *mark, news),
-            Command::SetAlarm(member, kind, raised) => Ok(self.set_alarm(sources, (*member, *kind), *raised)),
+            Command::SetAlarm(member, kind, raised) => Ok(self.set_alarm(sources, *member, *kind, *raised)),
+            Command::OutOfRoom(member, raised) => {
+                let was_raised = self.set_alarm_row(sources, (*member, AlarmRow::NoSpace), *raised);
+                Ok(Reply::Done(self.applied.revision, *raised || was_raised))
+            }
         }
     }
 
     fn check_alarms(&self, command: &Command) -> Result<(), Error> {
-        let raised = |kind| self.alarms.iter().any(|alarm| alarm.1 == kind);
-        let exempt = matches!(command, Command::SetAlarm(..) | Command::LeaseRenew(_) | Command::LeaseExpire(..));
+        let raised = |kind| self.alarms.iter().any(|alarm| alarm.1.kind() == kind);
+        let exempt = matches!(
+            command,
+            Command::SetAlarm(..) | Command::OutOfRoom(..) | Command::LeaseRenew(_) | Command::LeaseExpire(..)
+        );
         if !exempt && raised(AlarmKind::Corrupt) {
             return Err(Error::CorruptAlarm);
         }
@@ -207,12 +230,22 @@ impl State {
         Ok(Reply::Done(current, true))
     }
 
-    fn set_alarm(&mut self, sources: &Sources, alarm: (MemberId, AlarmKind), raised: bool) -> Reply {
+    /// An operator's word: one that clears it clears what the store raised as well.
+    fn set_alarm(&mut self, sources: &Sources, member: MemberId, kind: AlarmKind, raised: bool) -> Reply {
+        let mut was_raised = self.set_alarm_row(sources, (member, AlarmRow::Asked(kind)), raised);
+        if !raised && kind == AlarmKind::NoSpace {
+            was_raised |= self.set_alarm_row(sources, (member, AlarmRow::NoSpace), false);
+        }
+        Reply::Done(self.applied.revision, raised || was_raised)
+    }
+
+    /// True if it was raised before.
+    fn set_alarm_row(&mut self, sources: &Sources, alarm: (MemberId, AlarmRow), raised: bool) -> bool {
         let was_raised = if raised { !self.alarms.insert(alarm) } else { self.alarms.remove(&alarm) };
         if was_raised != raised {
             sources.active.write().alarms.insert(alarm, raised);
         }
-        Reply::Done(self.applied.revision, raised || was_raised)
+        was_raised
     }
 
     /// One mark a second at most ties the wall clock to a revision.

@@ -8,11 +8,11 @@ use crate::fs::File;
 
 /// Blocks are obtained in steps of this size once the file is large.
 const STEP_BYTES_MAX: u64 = 4 << 20;
-/// In a small file a step is a quarter of what was written, but this at least.
+/// In a small file a step is a sixteenth of what was written, but this at least.
 const STEP_BYTES_MIN: u64 = 64 << 10;
-/// A write further beyond the allocated part than this brings its own blocks: redb places a few pages at the end of a
-/// large region, and what lies between is not needed for that.
-const GAP_BYTES_MAX: u64 = 4 * STEP_BYTES_MAX;
+/// A write further beyond the allocated part than so many steps brings its own blocks: redb places a few pages at the end of
+/// a large region, and what lies between is not needed for that.
+const GAP_STEPS_MAX: u64 = 4;
 
 /// How far the file goes, in three senses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,12 @@ struct Room {
     allocated_to: u64,
     /// The end of the highest write that was not a stray one.
     written_to: u64,
+}
+
+impl Room {
+    fn step(&self) -> u64 {
+        (self.written_to / 16).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX)
+    }
 }
 
 #[derive(Debug)]
@@ -41,7 +47,7 @@ pub(super) struct Backend(Arc<Shared>);
 
 impl Backend {
     /// Takes an open file. What has blocks is not known exactly: the count of blocks is taken for a run from the start,
-    /// which is what this file's growth makes it, and all of it for written. At worst a little too much is reserved.
+    /// which is what this file's growth makes it, and all of it for written. At worst a little too much is obtained.
     pub(super) fn new(file: Arc<dyn File>) -> io::Result<Backend> {
         let len = file.len()?;
         let allocated_to = file.allocated_bytes()?.min(len);
@@ -83,19 +89,9 @@ impl Backend {
         self.room().written_to
     }
 
-    /// Obtains blocks for `worst` bytes more than were ever written, within the file's length. Answers how many bytes of
-    /// that lie beyond the length: redb must grow the file for them.
-    pub(super) fn reserve(&self, worst: u64) -> io::Result<u64> {
-        self.check_change()?;
-        let mut room = self.room();
-        let wanted = room.written_to.saturating_add(worst);
-        self.allocate_to(&mut room, wanted)?;
-        Ok(wanted.saturating_sub(room.len))
-    }
-
     /// Makes `allocated_to` at least `wanted`, rounded up to a step, but not more than the file's length.
     fn allocate_to(&self, room: &mut Room, wanted: u64) -> io::Result<()> {
-        let step = (room.written_to / 4).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
+        let step = room.step();
         let target = wanted.div_ceil(step).saturating_mul(step).min(room.len);
         if target > room.allocated_to {
             self.0.file.allocate(room.allocated_to, target - room.allocated_to)?;
@@ -121,7 +117,7 @@ impl Backend {
     fn before_write(&self, end: u64) -> io::Result<()> {
         let mut room = self.room();
         room.len = room.len.max(end);
-        if end > room.allocated_to.saturating_add(GAP_BYTES_MAX) {
+        if end > room.allocated_to.saturating_add(GAP_STEPS_MAX * room.step()) {
             return Ok(());
         }
         self.allocate_to(&mut room, end)?;

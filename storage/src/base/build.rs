@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use super::backend::Backend;
 use super::commit::Txn;
+use super::flush::Garbage;
 use super::layout;
 use super::meta::Meta;
+use super::room::{COMMIT_BYTES, worst_flush_bytes};
 use super::rows::{Rows, TableId};
 use super::{Base, Database, commit, flush, open};
 use crate::error::Error;
@@ -87,7 +89,7 @@ impl Builder {
     /// If the part does not continue what was written.
     pub(crate) fn flush(&mut self, part: &PartData) -> Result<(), Error> {
         self.commit_rows()?;
-        self.reserve(open::worst_case_bytes(part, &self.backend))?;
+        self.reserve(worst_flush_bytes(part, Garbage::Keep, self.backend.written_to()))?;
         let before = self.meta;
         let work = |txn: &_| flush::write_changes(&Txn::unseen(txn), &before, part);
         self.meta = commit::durably(&self.database, work)?;
@@ -116,8 +118,13 @@ impl Builder {
         self.backend.halt();
     }
 
+    /// The bytes of disk that it takes; 0 if the file system does not say.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.backend.allocated_bytes().unwrap_or(0)
+    }
+
     fn reserve(&self, worst_bytes: u64) -> Result<(), Error> {
-        open::reserve(&self.fs, &self.file, &self.backend, worst_bytes)
+        open::reserve(&self.fs, &self.file, worst_bytes)
     }
 
     fn commit_rows(&mut self) -> Result<(), Error> {
@@ -125,7 +132,7 @@ impl Builder {
             return Ok(());
         }
         // A row a little larger than half a page has one to itself.
-        self.reserve(2 * self.waiting_bytes as u64 + open::COMMIT_BYTES)?;
+        self.reserve(2 * self.waiting_bytes as u64 + COMMIT_BYTES)?;
         let (id, mut sums, rows) = (self.table, self.meta.sums, std::mem::take(&mut self.waiting));
         self.meta.sums = commit::durably(&self.database, |txn| {
             let txn = &Txn::unseen(txn);

@@ -28,10 +28,13 @@ const DROPS_MIN: usize = 1024;
 
 /// The most rows that a flush of this part touches outside the end of `history`, each perhaps on a page of its own. Versions
 /// of one key are neighbours in `index`, so there it is keys that count; what is dropped lies anywhere in `history`.
-pub(super) fn scattered_rows_max(part: &PartData) -> usize {
-    let small = part.leases.len() + part.lease_keys.len() + part.marks.len() + small::MARKS_REMOVED_MAX;
-    part.keys.len() + drops_max(part) + small
+pub(super) fn scattered_rows_max(part: &PartData, garbage: Garbage) -> usize {
+    let drops = if garbage == Garbage::Drop { drops_max(part) } else { 0 };
+    part.keys.len() + drops + part.leases.len() + part.lease_keys.len() + MARK_PAGES_MAX
 }
+
+/// Marks lie in the order of time, added at one end and removed at the other.
+const MARK_PAGES_MAX: usize = 2 + small::MARKS_REMOVED_MAX / 64;
 
 fn drops_max(part: &PartData) -> usize {
     small!(DROPS_PER_CHANGE * part.changes.len() + DROPS_MIN, 1)

@@ -12,7 +12,7 @@
 //! history payload  kind as in index · key length varint · key · value, if kind is 2
 //! leases         id i64                  → ttl i64 · remaining_ms i64 · since_ms u64 · mark u64 · renewed u8
 //! lease_keys     id i64 · user key       → nothing
-//! alarms         member u64 · kind u8    → nothing
+//! alarms         member u64 · kind u8    → nothing    (1 NOSPACE, 2 CORRUPT: asked for; 3 NOSPACE: raised by the store itself)
 //! writers        member u64              → generation u64 · writer u64 · number u64
 //! marks          milliseconds u64        → revision i64
 //! meta           a name                  → see `meta.rs`
@@ -38,7 +38,9 @@ pub(super) use key::{after_key, history_key, index_key, key_prefix, read_history
 pub(super) use reader::Reader;
 
 /// The format this release writes; it reads this one and older ones.
-pub(super) const FORMAT: u32 = 1;
+///
+/// 2: alarms that the store raised itself. Older releases do not know their rows.
+pub(super) const FORMAT: u32 = 2;
 
 /// Values up to this size lie in `index`, larger ones in `history`. Not part of the format: each row says where its value is.
 ///

@@ -103,7 +103,7 @@ impl Meta {
 
 fn check_format(found: u32) -> Result<(), Error> {
     match found {
-        layout::FORMAT => Ok(()),
+        1..=layout::FORMAT => Ok(()),
         0 => Err(Error::corrupt("meta", "format 0 never existed")),
         newer => Err(Error::Io {
             doing: "opening base".into(),

@@ -15,8 +15,7 @@ use redb::{Database, ReadTransaction, ReadableDatabase};
 use crate::error::Error;
 use crate::fs::FileSystem;
 use crate::recent::PartData;
-use crate::request::AlarmKind;
-use crate::tables::{Applied, LeaseRow, WriterRow};
+use crate::tables::{AlarmRow, Applied, LeaseRow, WriterRow};
 use crate::types::{LeaseId, MemberId, Revision};
 
 mod backend;
@@ -32,6 +31,7 @@ mod meta;
 mod open;
 mod overlay;
 mod rewrite;
+mod room;
 mod rows;
 mod salvage;
 mod scan;
@@ -40,6 +40,7 @@ mod small;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod verify;
 
 use backend::Backend;
@@ -51,9 +52,12 @@ use fault::At;
 pub(crate) use flush::Garbage;
 use meta::Meta;
 pub(crate) use rewrite::{Rewrite, Step, unfinished};
+pub(crate) use room::{COMMIT_BYTES, worst_part_bytes};
 pub(crate) use rows::TableId;
 pub use salvage::Lost;
 pub(crate) use salvage::{Salvaged, Target, salvage};
+use usage::Usage;
+pub(crate) use usage::{change_bytes, command_bytes, small_row_bytes};
 
 /// The small tables, whole, as a start needs them in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +65,7 @@ pub(crate) struct SmallTables {
     /// Every lease.
     pub(crate) leases: BTreeMap<LeaseId, LeaseRow>,
     /// Every alarm raised.
-    pub(crate) alarms: Vec<(MemberId, AlarmKind)>,
+    pub(crate) alarms: Vec<(MemberId, AlarmRow)>,
     /// Every member's last frame.
     pub(crate) writers: BTreeMap<MemberId, WriterRow>,
     /// The newest mark, if any: wall-clock milliseconds.
@@ -128,6 +132,7 @@ pub(crate) struct Base {
     meta: Mutex<Meta>,
     /// A walk over what the file holds, if one is under way.
     scrub: Mutex<scrub::State>,
+    usage: Mutex<Usage>,
     fs: Arc<dyn FileSystem>,
     file: PathBuf,
     cache_bytes: usize,
@@ -166,9 +171,12 @@ impl Base {
         Snapshot::new(&self.database).map(Arc::new)
     }
 
-    /// Obtains the room that `flush` of this part needs in the worst case. Errors: `NoSpace` with nothing begun; `Io`.
-    pub(crate) fn reserve(&self, part: &PartData) -> Result<(), Error> {
-        open::reserve(&self.fs, &self.file, &self.backend, open::worst_case_bytes(part, &self.backend))
+    /// Makes sure that there is the room that `flush` of this part needs in the worst case. Answers what that flush may do with versions
+    /// that nobody can read: where room is short they stay, because dropping them takes some first. Errors: `NoSpace` with nothing begun; `Io`.
+    pub(crate) fn reserve(&self, part: &PartData, garbage: Garbage) -> Result<Garbage, Error> {
+        let (free, in_use) = (self.free_bytes()?, self.rewritten_bytes_max());
+        let fits = |choice: &Garbage| room::worst_flush_bytes(part, *choice, in_use) <= free;
+        [garbage, Garbage::Keep].into_iter().find(fits).ok_or(Error::NoSpace)
     }
 
     /// Writes a part in one durable commit, with the log position that it reaches, and compacts the keys it touches unless told to
@@ -183,20 +191,32 @@ impl Base {
             let mark = |before: &Meta| Meta { applied: part.applied, ..*before };
             self.commit(|txn, before| mark(before).write(txn).map(|()| (*before, ())))?;
         }
-        self.commit(|txn, meta| flush::write(txn, meta, part, garbage))
+        let report = self.commit(|txn, meta| flush::write(txn, meta, part, garbage))?;
+        self.wrote(part);
+        self.follow_usage();
+        Ok(report)
     }
 
-    /// Obtains the room that a step of the sweep needs. Errors: `NoSpace` with nothing begun; `Io`.
-    pub(crate) fn reserve_sweep(&self, rows_max: usize) -> Result<(), Error> {
-        // Each visit may remove a row of index and one of history.
-        let worst = open::scattered_bytes(2 * rows_max, &self.backend);
-        open::reserve(&self.fs, &self.file, &self.backend, worst)
+    /// Makes sure that there is the room that a step of the sweep needs. Answers how many rows it may visit: fewer where room is short.
+    /// Errors: `NoSpace` with nothing begun; `Io`.
+    pub(crate) fn reserve_sweep(&self, rows_max: usize) -> Result<usize, Error> {
+        let (free, in_use) = (self.free_bytes()?, self.rewritten_bytes_max());
+        let mut rows = rows_max.max(1);
+        while room::worst_sweep_bytes(rows, in_use) > free {
+            if rows == 1 {
+                return Err(Error::NoSpace);
+            }
+            rows /= 2;
+        }
+        Ok(rows)
     }
 
     /// One step of the sweep in one durable commit: visits about `rows_max` versions written up to `compacted`, from where
     /// the last step ended, and drops what is unreadable. Errors, all final: `Io`, `Corrupt`.
     pub(crate) fn sweep(&self, compacted: Revision, rows_max: usize) -> Result<SweepReport, Error> {
-        self.commit(|txn, meta| sweep::step(txn, meta, compacted, rows_max.max(1)))
+        let report = self.commit(|txn, meta| sweep::step(txn, meta, compacted, rows_max.max(1)))?;
+        self.follow_usage();
+        Ok(report)
     }
 
     /// One durable commit of what `work` writes, given what the last one wrote; it answers what this one writes.
@@ -212,6 +232,10 @@ impl Base {
 
     fn meta(&self) -> MutexGuard<'_, Meta> {
         self.meta.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the sweep goes on: everything written before was visited.

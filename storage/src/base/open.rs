@@ -1,4 +1,4 @@
-//! Creates and opens base, and obtains room for a flush before it begins.
+//! Creates and opens base, and looks for room.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,20 +12,13 @@ use super::fault::At;
 use super::meta::Meta;
 use super::overlay::Overlay;
 use super::rows;
-use super::{Base, Snapshot, flush};
+use super::usage::{PAGE_BYTES, Usage};
+use super::{Base, Snapshot};
 use crate::error::Error;
 use crate::fs::{File, FileSystem, OpenMode};
-use crate::recent::PartData;
 
 /// What every redb file begins with.
 const MAGIC: [u8; 9] = *b"redb\x1A\x0A\xA9\x0D\x0A";
-
-/// A page of redb.
-const PAGE_BYTES: u64 = 4096;
-/// Leaves that share a page of the branches above, at least.
-const LEAVES_PER_BRANCH: u64 = 8;
-/// What a commit writes whatever it holds: the header, the state of the allocator, first pages of tables.
-pub(super) const COMMIT_BYTES: u64 = 1 << 20;
 
 /// A new file with an empty database, not yet durable.
 pub(super) fn create_file(
@@ -133,32 +126,18 @@ pub(super) fn base(
     }
     let meta = Mutex::new(opened?.meta);
     let (fs, file) = (Arc::clone(fs), path.to_owned());
-    Ok(Base { database, backend, commits: Mutex::new(()), meta, scrub: Mutex::default(), fs, file, cache_bytes })
+    let (usage, scrub) = (Mutex::new(Usage::default()), Mutex::default());
+    let base = Base { database, backend, commits: Mutex::new(()), meta, scrub, usage, fs, file, cache_bytes };
+    base.guess_usage();
+    Ok(base)
 }
 
-/// What a flush of this part needs at most: scattered rows, and the data itself twice, because pages split half full.
-pub(super) fn worst_case_bytes(part: &PartData, backend: &Backend) -> u64 {
-    let data: u64 = part.changes.iter().map(|change| change.weight() as u64).sum();
-    scattered_bytes(flush::scattered_rows_max(part), backend) + 2 * data
-}
-
-/// Each scattered row rewrites its page and a share of the path to it, but a commit can rewrite each page in use once only.
-pub(super) fn scattered_bytes(rows: usize, backend: &Backend) -> u64 {
-    let leaves = rows as u64;
-    let pages = leaves + leaves / LEAVES_PER_BRANCH;
-    (pages * PAGE_BYTES).min(backend.written_to()) + COMMIT_BYTES
-}
-
-/// Blocks within the file are allocated now. What redb would have to grow the file for cannot be, because redb takes the
-/// length for its own, so the volume is asked whether it has that much; the blocks follow as redb writes.
-pub(super) fn reserve(fs: &Arc<dyn FileSystem>, path: &Path, backend: &Backend, worst_bytes: u64) -> Result<(), Error> {
-    let doing = || format!("reserving room for {}", path.display());
-    let beyond = backend.reserve(worst_bytes).map_err(|error| no_room(doing(), &error))?;
-    if beyond == 0 {
-        return Ok(());
-    }
-    let free = fs.free_bytes(path).map_err(|error| Error::io(doing(), &error))?;
-    if free < beyond { Err(Error::NoSpace) } else { Ok(()) }
+/// Makes sure that the volume has so much left. redb takes a file's length for its own, so blocks cannot be obtained beyond it; they follow
+/// as redb writes, a step ahead.
+pub(super) fn reserve(fs: &Arc<dyn FileSystem>, path: &Path, worst_bytes: u64) -> Result<(), Error> {
+    let doing = || format!("looking for room for {}", path.display());
+    let free = fs.volume(path).map_err(|error| Error::io(doing(), &error))?.free;
+    if free < worst_bytes { Err(Error::NoSpace) } else { Ok(()) }
 }
 
 fn no_room(doing: String, error: &std::io::Error) -> Error {

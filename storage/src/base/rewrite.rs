@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 use super::build::{Builder, commit_bytes};
 use super::layout;
+use super::room::COMMIT_BYTES;
 use super::rows::TableId;
+use super::usage::{EMPTY_BYTES, SMALL};
 use super::{Base, Snapshot, open};
 use crate::change::Change;
 use crate::error::Error;
@@ -30,16 +32,6 @@ use crate::types::{Revision, RevisionPair};
 /// Bytes of changes that one step brings up for each byte of rows that one copies: many, because they lie scattered over the keys as
 /// those of a part do.
 const CHANGES_SHARE: usize = 4;
-
-/// Tables without revisions: they are copied last, as they are then.
-const SMALL: [TableId; 5] = [TableId::Leases, TableId::LeaseKeys, TableId::Alarms, TableId::Writers, TableId::Marks];
-
-/// What a version takes besides key and value: its key again, numbers and checksums of both rows.
-const VERSION_BYTES: u64 = 128;
-/// What any other row takes.
-const SMALL_ROW_BYTES: u64 = 64;
-/// What an empty base takes.
-const EMPTY_BYTES: u64 = 256 << 10;
 
 /// Where a copy is made: beside base. Whatever has this name belongs to nobody.
 pub(crate) fn unfinished(base: &Path) -> PathBuf {
@@ -149,6 +141,7 @@ impl Rewrite {
         let snapshot = self.base.snapshot();
         let copied = snapshot.and_then(|snapshot| {
             failpoint!(RewriteFinish, Err);
+            // As they are now: they have no revisions.
             for table in SMALL {
                 snapshot.each_row(table, |key, row| self.builder.append(table, key, row))?;
             }
@@ -180,6 +173,11 @@ impl Rewrite {
         drop(remove(&base.fs, &unfinished(&base.file)));
     }
 
+    /// The bytes of disk that the copy takes.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.builder.size_bytes()
+    }
+
     fn explain(&self, error: Error) -> Error {
         explain(&self.base, error)
     }
@@ -207,23 +205,21 @@ impl Base {
 
     /// About the bytes that this base would take if it were written anew.
     pub(crate) fn bytes_if_rewritten(&self) -> u64 {
-        let meta = *self.meta();
-        let small: u64 = SMALL.iter().map(|table| meta.sums.of(*table).rows).sum();
-        let data = meta.totals.live_bytes + meta.totals.dead_bytes;
-        let rows = meta.sums.of(TableId::Index).rows * VERSION_BYTES + small * SMALL_ROW_BYTES;
         // Pages are not quite full.
-        ((data + rows) / 8 * 9 + EMPTY_BYTES).min(self.size_bytes())
+        (self.row_bytes() / 8 * 9 + EMPTY_BYTES).min(self.size_bytes())
     }
 
-    /// What must be free for that: values a little above half a page fill only half of one. No more than this base takes.
+    /// What must be free for that: values a little above half a page fill only half of one. No more than this base takes, or the pages
+    /// that it has in use with what is obtained ahead of them.
     pub(crate) fn room_to_rewrite(&self) -> u64 {
-        (2 * self.bytes_if_rewritten()).min(self.size_bytes()) + open::COMMIT_BYTES
+        let copy = self.rewritten_bytes_max();
+        (2 * self.bytes_if_rewritten()).min(copy + copy / 8) + COMMIT_BYTES
     }
 
     /// The bytes that are free where the file is. Errors: `Io`.
     pub(crate) fn free_bytes(&self) -> Result<u64, Error> {
         let doing = || format!("looking for room for {}", self.file.display());
-        self.fs.free_bytes(&self.file).map_err(|error| Error::io(doing(), &error))
+        self.fs.volume(&self.file).map(|volume| volume.free).map_err(|error| Error::io(doing(), &error))
     }
 }
 

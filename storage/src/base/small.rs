@@ -11,7 +11,7 @@ use super::{SmallTables, Snapshot};
 use crate::error::Error;
 use crate::recent::PartData;
 use crate::request::AlarmKind;
-use crate::tables::{LeaseRow, WriterRow};
+use crate::tables::{AlarmRow, LeaseRow, WriterRow};
 use crate::types::{LeaseId, MemberId, Position, Revision, WriterId};
 
 /// Marks below the compacted revision that one flush removes at most.
@@ -19,6 +19,8 @@ pub(super) const MARKS_REMOVED_MAX: usize = 1000;
 
 const NO_SPACE: u8 = 1;
 const CORRUPT: u8 = 2;
+/// Since format 2.
+const NO_SPACE_BY_ITSELF: u8 = 3;
 
 /// Writes the small tables of a part.
 pub(super) fn write(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
@@ -55,11 +57,12 @@ fn write_lease_keys(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(
 
 fn write_alarms(txn: &Txn<'_>, sums: &mut Sums, part: &PartData) -> Result<(), Error> {
     let mut table = Rows::open(txn, TableId::Alarms, sums)?;
-    for ((member, kind), raised) in &part.alarms {
+    for ((member, alarm), raised) in &part.alarms {
         let mut key = member.0.to_be_bytes().to_vec();
-        key.push(match kind {
-            AlarmKind::NoSpace => NO_SPACE,
-            AlarmKind::Corrupt => CORRUPT,
+        key.push(match alarm {
+            AlarmRow::Asked(AlarmKind::NoSpace) => NO_SPACE,
+            AlarmRow::Asked(AlarmKind::Corrupt) => CORRUPT,
+            AlarmRow::NoSpace => NO_SPACE_BY_ITSELF,
         });
         put_or_remove(&mut table, &key, *raised)?;
     }
@@ -191,13 +194,14 @@ pub(super) fn read_lease(key: &[u8], row: &[u8]) -> Result<(LeaseId, LeaseRow), 
     Ok((id, lease))
 }
 
-pub(super) fn read_alarm(key: &[u8], row: &[u8]) -> Result<(MemberId, AlarmKind), Error> {
+pub(super) fn read_alarm(key: &[u8], row: &[u8]) -> Result<(MemberId, AlarmRow), Error> {
     layout::unseal("alarms", key, row)?.end()?;
     let mut name = layout::Reader::new("alarms", key);
     let member = MemberId(name.u64()?);
     let kind = match name.u8()? {
-        NO_SPACE => AlarmKind::NoSpace,
-        CORRUPT => AlarmKind::Corrupt,
+        NO_SPACE => AlarmRow::Asked(AlarmKind::NoSpace),
+        CORRUPT => AlarmRow::Asked(AlarmKind::Corrupt),
+        NO_SPACE_BY_ITSELF => AlarmRow::NoSpace,
         other => return Err(Error::corrupt("alarms", format!("unknown kind {other}"))),
     };
     name.end()?;

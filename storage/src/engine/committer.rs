@@ -1,9 +1,11 @@
 //! The committer: one frame, one sync for everything that queued while the last one ran; then apply, publish, wake.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::apply::{Effects, Incoming, State};
+use crate::base::worst_part_bytes;
 use crate::command::Command;
 use crate::engine::batch::{Batch, Refused, answer};
 use crate::engine::lessor::{Due, EXPIRIES_PER_FRAME};
@@ -12,6 +14,7 @@ use crate::engine::shared::{Head, Shared};
 use crate::error::Error;
 use crate::log::frame::{Frame, FrameBuffer, FrameHeader};
 use crate::log::{AppendError, Log, StoredFrame};
+use crate::read::Sources;
 use crate::read::tally::Turnover;
 use crate::recent::Part;
 use crate::types::{MemberId, Position, WriterId};
@@ -120,11 +123,18 @@ impl Committer {
         Some(if self.held_back { wait.max(HELD_BACK) } else { wait })
     }
 
-    fn batch(&mut self, commands: Vec<Queued>, due: &[Due]) -> Result<(), Error> {
+    fn batch(&mut self, mut commands: Vec<Queued>, mut due: &[Due]) -> Result<(), Error> {
         if !self.make_room()? {
             self.hold_back(due);
-            commands.into_iter().for_each(|queued| answer(queued, Err(Error::NoSpace)));
-            return Ok(());
+            due = &[];
+            let (taken, refused) = commands.into_iter().partition(|queued| queued.command.needs_no_memory());
+            commands = taken;
+            let refused: Vec<Queued> = refused;
+            self.shared.meters.failed.add(refused.len() as u64);
+            refused.into_iter().for_each(|queued| answer(queued, Err(Error::NoSpace)));
+            if commands.is_empty() {
+                return Ok(());
+            }
         }
         let expiries: Vec<Command> = due.iter().map(|due| Command::LeaseExpire(due.id, due.mark)).collect();
         let header = self.header();
@@ -141,10 +151,12 @@ impl Committer {
             Ok(()) => self.held_back = false,
             Err(Refused::Full) => {
                 self.hold_back(due);
+                self.shared.meters.failed.add(batch.commands.len() as u64);
                 batch.refuse(&Error::NoSpace);
                 return Ok(());
             }
             Err(Refused::Final(error)) => {
+                self.shared.meters.failed.add(batch.commands.len() as u64);
                 batch.refuse(&Error::OutcomeUnknown);
                 return Err(error);
             }
@@ -236,8 +248,15 @@ impl Committer {
         failpoint!(Apply, Err);
         let sources = self.shared.head().sources.clone();
         let before = sources.active.read().changes.len();
+        let begun = self.shared.clock.monotonic();
         let effects = self.state.apply(&sources, incoming)?;
-        let turnover = Turnover::of(sources.active.read().changes.get(before..).unwrap_or_default());
+        let took = self.shared.clock.monotonic().saturating_sub(begun);
+        let turnover = {
+            let part = sources.active.read();
+            let changes = part.changes.get(before..).unwrap_or_default();
+            self.shared.meters.applied(incoming.commands, &effects, changes, took);
+            Turnover::of(changes)
+        };
         self.publish(&effects, &turnover);
         let header = incoming.header;
         let ours = (header.member, header.writer, header.number)
@@ -257,8 +276,12 @@ impl Committer {
         let log_bytes = self.log.size_bytes();
         let now = self.shared.clock.monotonic();
         self.shared.publish_frame(|head| {
-            head.take_over(&self.state);
+            let compacted = head.compacted;
+            head.take_over(&self.state, self.writer.member);
             failpoint!(PublishHalf);
+            if head.compacted > compacted {
+                self.shared.meters.compacted_at_ms.store(self.state.applied.time_ms, Ordering::Relaxed);
+            }
             head.tallies.learn(turnover);
             head.log_bytes = log_bytes;
             // In the same step: nobody sees a lease without its keys, or keys of a lease that is gone.
@@ -300,7 +323,7 @@ impl Committer {
             }
             return;
         }
-        let full = self.bounds.reached(&sources.active);
+        let full = self.bounds.reached(&sources.active) || self.is_tight(&sources);
         if full || (asked && self.state.applied.position > sources.base.applied().position) {
             failpoint!(Freeze);
             self.state.seal(&sources.active);
@@ -308,6 +331,15 @@ impl Committer {
         } else if asked {
             self.shared.nudge();
         }
+    }
+
+    /// True if a flush of the active part may need a good share of what is free: parts get smaller as the disk gets fuller, so that the next
+    /// one fits too.
+    fn is_tight(&self, sources: &Sources) -> bool {
+        let head = self.shared.head();
+        let part = sources.active.read();
+        let worst = worst_part_bytes(part.keys.len(), part.weight).min(2 * head.base_bytes + part.page_bytes);
+        !part.changes.is_empty() && worst > head.budget.free / FREE_SHARE
     }
 
     fn trim(&mut self) -> Result<(), Error> {
@@ -339,6 +371,9 @@ impl Committer {
         })
     }
 }
+
+/// A part should need no more than this share of what is free.
+const FREE_SHARE: u64 = 2;
 
 /// The share of the bound from which on frames are delayed while a part is being flushed.
 const SLOW_FROM: f64 = 0.75;

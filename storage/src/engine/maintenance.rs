@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::Garbage;
+use crate::engine::room;
 use crate::engine::scrub::Scrub;
 use crate::engine::shared::{Head, Shared};
 use crate::engine::shrink::Shrink;
@@ -29,75 +30,125 @@ enum Next {
     End,
 }
 
-/// How long to wait before room is looked for again.
+/// How long to wait before room is looked for again, also if nothing happens here: others use the disk as well.
 const RETRY: Duration = Duration::from_millis(500);
+/// The same while the alarm is on and may clear itself.
+const RETRY_SOON: Duration = Duration::from_millis(50);
 
 /// Runs until the keyspace ends. A step of the sweep visits so many rows, at least and at most.
-pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, mut scrub: Scrub, sweep_rows: &RangeInclusive<usize>) {
-    let mut shrink = Shrink::default();
-    if let Err(error) = serve(shared, ended, sweep_rows, &mut shrink, &mut scrub) {
+pub(crate) fn run(shared: &Shared, ended: &dyn Fn() -> bool, scrub: Scrub, sweep_rows: &RangeInclusive<usize>) {
+    let (shrink, rows) = (Shrink::default(), *sweep_rows.start());
+    let mut thread = Maintenance { shared, shrink, scrub, sweep_rows, rows, stuck: false };
+    if let Err(error) = thread.serve(ended) {
         shared.fail(error);
     }
-    shrink.abandon(shared, Error::Stopped);
+    thread.shrink.abandon(shared, Error::Stopped);
 }
 
-fn serve(
-    shared: &Shared,
-    ended: &dyn Fn() -> bool,
-    sweep_rows: &RangeInclusive<usize>,
-    shrink: &mut Shrink,
-    scrub: &mut Scrub,
-) -> Result<(), Error> {
-    let mut rows = *sweep_rows.start();
-    loop {
-        if shared.queue.is_ending() {
-            shrink.abandon(shared, Error::Stopped);
-        }
-        let let_go = shrink.let_go(shared);
-        let next = shared.wait_for_base(|head| {
-            let next = match &head.sources.frozen {
-                _ if ended() || shared.failure().is_some() => return Some(Next::End),
-                Some(part) if !shrink.comes_first() => Some(Next::Flush(part.clone())),
-                _ if shrink.comes_first() => Some(Next::Rewrite),
-                _ if !shared.scrubs.is_empty() => return Some(Next::Scrub),
-                _ if shrink.is_running() => Some(Next::Rewrite),
-                _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
-                _ if shrink.is_due(shared, head) => Some(Next::Begin),
-                _ => (!let_go).then_some(Next::LookAgain),
+struct Maintenance<'a> {
+    shared: &'a Shared,
+    shrink: Shrink,
+    scrub: Scrub,
+    sweep_rows: &'a RangeInclusive<usize>,
+    /// What the next step of the sweep visits.
+    rows: usize,
+    /// There was no room for the part that waits, and nothing was done about it since.
+    stuck: bool,
+}
+
+impl Maintenance<'_> {
+    fn serve(&mut self, ended: &dyn Fn() -> bool) -> Result<(), Error> {
+        self.attend()?;
+        loop {
+            if self.shared.queue.is_ending() {
+                self.shrink.abandon(self.shared, Error::Stopped);
+            }
+            let let_go = self.shrink.let_go(self.shared);
+            if let_go && self.shared.head().beside_bytes > self.shrink.bytes() {
+                // What the old base took is free: others must not be faster than the ballast.
+                self.attend()?;
+            }
+            let patience = if self.shared.head().out_of_room_alarm { RETRY_SOON } else { RETRY };
+            let next = self.shared.wait_for_base_at_most(patience, |head| self.next(head, let_go, ended));
+            let piece = next.as_ref().and_then(Next::piece);
+            let done = match next {
+                Some(Next::End) => return Ok(()),
+                Some(next) => self.work(next),
+                None => self.look_around(),
             };
-            shared.pace.admit(next)
-        });
-        let piece = next.piece();
-        let done = match next {
-            Next::Flush(part) => {
-                bring(shared, &part, shrink.garbage()).map(|()| shrink.flushed(part.read().changes.len()))
+            match done {
+                Ok(()) => {}
+                Err(Error::NoSpace) => self.wait_for_room()?,
+                Err(error) => return Err(error),
             }
-            Next::Sweep(compacted) => sweep(shared, compacted, sweep_rows, &mut rows),
-            Next::Begin => {
-                shrink.begin(shared);
-                Ok(())
+            if piece.is_some() {
+                self.shared.pace.done(piece);
             }
-            Next::Rewrite => shrink.step(shared),
-            Next::Scrub => scrub.step(shared),
-            Next::LookAgain => Ok(()),
-            Next::End => return Ok(()),
+        }
+    }
+
+    fn next(&self, head: &Head, let_go: bool, ended: &dyn Fn() -> bool) -> Option<Next> {
+        let next = match &head.sources.frozen {
+            _ if ended() || self.shared.failure().is_some() => return Some(Next::End),
+            Some(part) if !self.stuck && !self.shrink.comes_first() => Some(Next::Flush(part.clone())),
+            _ if self.shrink.comes_first() => Some(Next::Rewrite),
+            _ if !self.shared.scrubs.is_empty() => return Some(Next::Scrub),
+            _ if self.shrink.is_running() => Some(Next::Rewrite),
+            _ if head.sweep_is_due() => Some(Next::Sweep(head.compacted)),
+            _ if let_go && (self.shrink.is_due(self.shared, head) || self.shrink.saves_room(head)) => Some(Next::Begin),
+            _ => (!let_go).then_some(Next::LookAgain),
         };
-        match done {
-            Ok(()) => {}
-            Err(Error::NoSpace) => {
-                // What the copy takes may be what is missing.
-                shrink.abandon_for_room(shared);
-                shared.publish_base(|head| head.out_of_room = true);
-                shared.queue.poke();
-                if !shared.pace.is_by_turns() {
-                    std::thread::park_timeout(RETRY);
-                }
+        self.shared.pace.admit(next)
+    }
+
+    fn work(&mut self, next: Next) -> Result<(), Error> {
+        match next {
+            Next::Flush(part) => {
+                let flushed = bring(self.shared, &part, self.shrink.garbage());
+                self.stuck = flushed == Err(Error::NoSpace) && !self.shared.pace.is_by_turns();
+                flushed?;
+                self.shrink.flushed(part.read().changes.len());
             }
-            Err(error) => return Err(error),
+            Next::Sweep(compacted) => {
+                sweep(self.shared, compacted, self.sweep_rows, &mut self.rows)?;
+                self.stuck = false;
+            }
+            Next::Begin => self.shrink.begin(self.shared),
+            Next::Rewrite => {
+                self.shrink.step(self.shared)?;
+                self.stuck &= self.shrink.is_running();
+            }
+            Next::Scrub => return self.scrub.step(self.shared),
+            Next::LookAgain | Next::End => return Ok(()),
         }
-        if piece.is_some() {
-            shared.pace.done(piece);
+        self.attend()
+    }
+
+    /// Nothing happened for a while, here at least. What is told when to work does not look at the clock.
+    fn look_around(&mut self) -> Result<(), Error> {
+        if self.shared.pace.is_by_turns() {
+            return Ok(());
         }
+        self.stuck = false;
+        self.attend()
+    }
+
+    fn attend(&self) -> Result<(), Error> {
+        room::attend(self.shared, self.shrink.bytes())
+    }
+
+    /// What the copy takes may be what is missing; what the sweep or a rewrite gives back may be too. If there is nothing of that, others
+    /// may make room.
+    fn wait_for_room(&mut self) -> Result<(), Error> {
+        let shared = self.shared;
+        self.shrink.abandon_for_room(shared);
+        shared.publish_base(|head| head.out_of_room = true);
+        shared.queue.poke();
+        self.attend()?;
+        if !self.stuck && !shared.pace.is_by_turns() {
+            std::thread::park_timeout(RETRY);
+        }
+        Ok(())
     }
 }
 
@@ -121,9 +172,12 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
         part.write().applied.position = shared.head().position;
     }
     let (base, data) = (shared.base(), part.read());
-    base.reserve(&data)?;
+    let garbage = base.reserve(&data, garbage)?;
     failpoint!(Flush, Err);
-    base.flush(&data, garbage)?;
+    let begun = shared.clock.monotonic();
+    let report = base.flush(&data, garbage)?;
+    let took = shared.clock.monotonic().saturating_sub(begun);
+    shared.meters.flushed(data.changes.len(), report, took);
     drop(data);
     if planted!(PartInvisible) {
         shared.publish_base(|head| head.sources.frozen = None);
@@ -139,15 +193,10 @@ pub(crate) fn bring(shared: &Shared, part: &Part, garbage: Garbage) -> Result<()
 fn sweep(shared: &Shared, compacted: Revision, within: &RangeInclusive<usize>, rows: &mut usize) -> Result<(), Error> {
     let (base, begun) = (shared.base(), shared.clock.monotonic());
     failpoint!(Sweep, Err);
-    if let Err(error) = base.reserve_sweep(*rows) {
-        // Where room is scarce a small step may fit.
-        *rows = *within.start();
-        if error != Error::NoSpace {
-            return Err(error);
-        }
-        base.reserve_sweep(*rows)?;
-    }
-    base.sweep(compacted, *rows)?;
+    // Where room is scarce a smaller step may fit.
+    *rows = base.reserve_sweep(*rows)?;
+    let report = base.sweep(compacted, *rows)?;
+    shared.meters.swept(compacted, report, begun, shared.clock.monotonic(), shared.clock.wall_ms());
     publish(shared, |_| {})?;
     *rows = next_rows(*rows, within, shared.head().sources.frozen.is_some());
     shared.rest(shared.clock.monotonic().saturating_sub(begun));

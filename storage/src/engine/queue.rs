@@ -89,6 +89,17 @@ impl Queue {
         Ok(())
     }
 
+    /// The commands that wait, and their bytes.
+    pub(crate) fn waiting(&self) -> (u64, u64) {
+        let inner = self.lock();
+        (inner.waiting.len() as u64, inner.bytes as u64)
+    }
+
+    /// The bytes of commands that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Asks the committer to freeze the active part.
     pub(crate) fn request_flush(&self) {
         self.lock().flush = true;

@@ -9,13 +9,16 @@ use tokio::sync::Notify;
 use crate::apply::State;
 use crate::apply::txn::{check_at, place};
 use crate::base::{Base, Snapshot, Totals};
+use crate::engine::budget::Budget;
 use crate::engine::lessor::Lessor;
 use crate::engine::pace::Pace;
 use crate::engine::queue::{End, Queue};
+use crate::engine::room::Room;
 use crate::engine::scrub;
 use crate::engine::shrink::Requests;
 use crate::env::Clock;
 use crate::error::Error;
+use crate::meters::Meters;
 use crate::read::Sources;
 use crate::read::counts::Counts;
 use crate::read::range::bounds;
@@ -23,7 +26,7 @@ use crate::read::tally::{Answer, Question, Tallies};
 use crate::recent::Part;
 use crate::reply::Alarm;
 use crate::request::RangeRequest;
-use crate::types::{Digest, Position, Revision, RevisionPair};
+use crate::types::{Digest, MemberId, Position, Revision, RevisionPair};
 
 /// What is published: everything a view needs, changed in one step under one lock.
 #[derive(Debug)]
@@ -42,8 +45,20 @@ pub(crate) struct Head {
     pub(crate) tallies: Tallies,
     /// The alarms raised.
     pub(crate) alarms: Vec<Alarm>,
+    /// Those that somebody asked for.
+    pub(crate) alarms_asked_for: Vec<Alarm>,
+    /// The store itself raised NOSPACE.
+    pub(crate) out_of_room_alarm: bool,
     /// No room for the part that waits to be flushed.
     pub(crate) out_of_room: bool,
+    /// What puts are judged by.
+    pub(crate) budget: Budget,
+    /// The bytes of disk that files take which will be gone soon: a copy of base, the base before.
+    pub(crate) beside_bytes: u64,
+    /// The bytes of pages that base has in use, at most.
+    pub(crate) in_use: u64,
+    /// Base has changed since its pages were counted.
+    pub(crate) uncounted: bool,
     /// The bytes of disk that the log takes.
     pub(crate) log_bytes: u64,
     /// The bytes of disk that base takes.
@@ -79,8 +94,10 @@ pub(crate) struct Shared {
     pub(crate) lessor: Lessor,
     pub(crate) counts: Counts,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) meters: Meters,
     /// Who asked for base to be rewritten.
     pub(crate) shrinks: Requests,
+    pub(crate) room: Room,
     /// When the maintenance thread works.
     pub(crate) pace: Pace,
     /// Who asked for a step of a scrub.
@@ -92,7 +109,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(head: Head, queue: Queue, clock: Arc<dyn Clock>, base: Base, pace: Pace) -> Shared {
+    pub(crate) fn new(
+        head: Head,
+        queue: Queue,
+        clock: Arc<dyn Clock>,
+        meters: Meters,
+        room: Room,
+        base: Base,
+        pace: Pace,
+    ) -> Shared {
         Shared {
             head: Mutex::new(head),
             published: Condvar::new(),
@@ -101,7 +126,9 @@ impl Shared {
             lessor: Lessor::default(),
             counts: Counts::default(),
             clock,
+            meters,
             shrinks: Requests::default(),
+            room,
             pace,
             scrubs: scrub::Requests::default(),
             base: Mutex::new(Arc::new(base)),
@@ -163,6 +190,20 @@ impl Shared {
     /// Waits with every change of parts and base until `done` answers something.
     pub(crate) fn wait_for_base<T>(&self, done: impl FnMut(&Head) -> Option<T>) -> T {
         self.wait(&self.base_changed, done)
+    }
+
+    /// The same, but at most for so long.
+    pub(crate) fn wait_for_base_at_most<T>(
+        &self,
+        patience: Duration,
+        mut done: impl FnMut(&Head) -> Option<T>,
+    ) -> Option<T> {
+        let head = self.head();
+        if let Some(result) = done(&head) {
+            return Some(result);
+        }
+        let (head, _) = self.base_changed.wait_timeout(head, patience).unwrap_or_else(PoisonError::into_inner);
+        done(&head)
     }
 
     fn wait<T>(&self, signal: &Condvar, mut done: impl FnMut(&Head) -> Option<T>) -> T {
@@ -265,7 +306,7 @@ impl Shared {
 
 impl Head {
     /// What is published when a keyspace opens, before anything is replayed.
-    pub(crate) fn new(state: &State, sources: Sources, log_bytes: u64, base: &Base) -> Head {
+    pub(crate) fn new(state: &State, member: MemberId, sources: Sources, log_bytes: u64, base: &Base) -> Head {
         let mut head = Head {
             revision: Revision::FIRST,
             compacted: Revision(-1),
@@ -274,24 +315,32 @@ impl Head {
             sources,
             tallies: Tallies::default(),
             alarms: Vec::new(),
+            alarms_asked_for: Vec::new(),
+            out_of_room_alarm: false,
             out_of_room: false,
+            budget: Budget::default(),
+            beside_bytes: 0,
+            in_use: base.in_use_bytes(),
+            uncounted: true,
             log_bytes,
             base_bytes: base.size_bytes(),
             base_bytes_if_rewritten: base.bytes_if_rewritten(),
             totals: base.totals(),
             swept: base.swept(),
         };
-        head.take_over(state);
+        head.take_over(state, member);
         head
     }
 
     /// Publishes the numbers of a state.
-    pub(crate) fn take_over(&mut self, state: &State) {
+    pub(crate) fn take_over(&mut self, state: &State, member: MemberId) {
         self.revision = state.applied.revision;
         self.compacted = state.applied.compacted;
         self.position = state.applied.position;
         self.digest = state.applied.digest;
         self.alarms = state.alarms();
+        self.alarms_asked_for = state.alarms_asked_for();
+        self.out_of_room_alarm = state.is_out_of_room(member);
     }
 
     /// Publishes a commit of base.
@@ -301,6 +350,14 @@ impl Head {
         self.base_bytes_if_rewritten = base.bytes_if_rewritten();
         self.totals = base.totals();
         self.swept = base.swept();
+        self.in_use = base.in_use_bytes();
+        self.uncounted = true;
+    }
+
+    /// Publishes what was learnt of the pages in use.
+    pub(crate) fn learn(&mut self, base: &Base) {
+        self.in_use = base.in_use_bytes();
+        self.uncounted = false;
     }
 
     /// True if the sweep has something to visit: it never passes what is in base.
@@ -308,8 +365,8 @@ impl Head {
         self.swept < self.compacted.min(self.sources.base.applied().revision)
     }
 
-    /// The bytes of data, in base and on the way there.
-    pub(crate) fn used_bytes(&self) -> u64 {
+    /// The bytes of keys and values, in base and on the way there.
+    pub(crate) fn data_bytes(&self) -> u64 {
         let parts = std::iter::once(&self.sources.active).chain(&self.sources.frozen);
         let recent: u64 = parts.map(|part| part.read().weight as u64).sum();
         self.totals.live_bytes + self.totals.dead_bytes + recent

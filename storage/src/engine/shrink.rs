@@ -68,6 +68,8 @@ pub(crate) struct Shrink {
     /// The base before the last rewrite, until its readers have gone: so it is let go here, where nobody waits for a large file to be
     /// released.
     old: Option<Arc<Base>>,
+    /// The last one that was begun failed. From then on only who asks has base rewritten, until one succeeds.
+    gave_up: bool,
 }
 
 #[derive(Debug)]
@@ -85,6 +87,17 @@ impl Shrink {
             && head.sources.frozen.is_none()
             && !head.sweep_is_due()
             && shared.shrinks.waiting().iter().any(|request| request.target <= flushed)
+    }
+
+    /// True if base is to be rewritten although nobody asked, so that it can be the next time: before a rewrite ever fails for want of room.
+    pub(crate) fn saves_room(&self, head: &Head) -> bool {
+        self.running.is_none() && !self.gave_up && head.wants_rewrite()
+    }
+
+    /// The bytes that the copy takes, and the base before.
+    pub(crate) fn bytes(&self) -> u64 {
+        let copy = self.running.as_ref().map_or(0, |running| running.rewrite.size_bytes());
+        copy + self.old.as_ref().map_or(0, |old| old.size_bytes())
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -113,7 +126,10 @@ impl Shrink {
         let base = shared.base();
         match Rewrite::begin(&base) {
             Ok(rewrite) => self.running = Some(Running { rewrite, bytes_before: base.size_bytes(), owed: 0 }),
-            Err(error) => shared.shrinks.answer(&Err(error)),
+            Err(error) => {
+                self.gave_up = true;
+                shared.shrinks.answer(&Err(error));
+            }
         }
     }
 
@@ -136,6 +152,7 @@ impl Shrink {
     pub(crate) fn abandon(&mut self, shared: &Shared, error: Error) {
         if let Some(running) = self.running.take() {
             running.rewrite.abandon();
+            self.gave_up = true;
             shared.shrinks.answer(&Err(error));
         }
     }
@@ -154,12 +171,14 @@ impl Shrink {
         });
         match taken {
             Ok(Ok(shrunk)) => {
+                self.gave_up = false;
                 self.old = Some(old);
                 shared.shrinks.answer(&Ok(shrunk));
                 Ok(())
             }
             Ok(Err(fatal)) => Err(fatal),
             Err(error) => {
+                self.gave_up = true;
                 shared.shrinks.answer(&Err(error));
                 Ok(())
             }

@@ -5,11 +5,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+mod ballast;
 mod real;
 pub mod sim;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ballast::{Ballast, Ballasted};
 pub use real::RealFs;
 pub use sim::SimFs;
 
@@ -35,6 +37,15 @@ pub struct Metadata {
     pub mode: u32,
 }
 
+/// A volume's room, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// All of it, used or not.
+    pub total: u64,
+    /// What this process may still take.
+    pub free: u64,
+}
+
 /// A held lock; dropping it releases the lock.
 pub trait HeldLock: Send + Sync + Debug {}
 
@@ -57,8 +68,8 @@ pub trait FileSystem: Send + Sync + Debug + 'static {
     /// Takes the exclusive lock on `path` and writes `note` into it; `WouldBlock`, with the holder's note as the
     /// message, if another process holds it.
     fn lock(&self, path: &Path, note: &str) -> io::Result<Box<dyn HeldLock>>;
-    /// The bytes free for this process on the volume of `path`.
-    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// The size of the volume of `path`, which must exist, and what is free of it for this process.
+    fn volume(&self, path: &Path) -> io::Result<Volume>;
 }
 
 /// An open file.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 
-use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode};
+use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode, Volume};
 
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -109,9 +109,10 @@ impl FileSystem for RealFs {
         Ok(Box::new(RealLock { _file: file }))
     }
 
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+    fn volume(&self, path: &Path) -> io::Result<Volume> {
         let volume = rustix::fs::statvfs(or_here(path))?;
-        Ok(volume.f_bavail.saturating_mul(volume.f_frsize))
+        let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);
+        Ok(Volume { total: bytes(volume.f_blocks), free: bytes(volume.f_bavail) })
     }
 }
 

@@ -56,8 +56,8 @@ impl SnapshotStream {
         // Under one lock: leases change only together with what is published.
         let head = shared.head();
         let leases = shared.lessor.all(shared.clock.monotonic());
-        let (used, sources) = (head.used_bytes(), head.sources.clone());
-        let (revision, raised) = (head.revision, head.alarms.clone());
+        let (used, sources) = (head.data_bytes(), head.sources.clone());
+        let (revision, raised) = (head.revision, head.alarms_asked_for.clone());
         drop(head);
         let member = keyspace.status().member;
         let alarm =

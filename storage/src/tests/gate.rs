@@ -6,7 +6,7 @@ use std::sync::Condvar;
 use std::sync::mpsc;
 
 use super::*;
-use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode};
+use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode, Volume};
 
 /// What a thread meets in a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ impl FileSystem for GatedFs {
     fn lock(&self, path: &Path, note: &str) -> io::Result<Box<dyn HeldLock>> {
         self.0.lock(path, note)
     }
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.0.free_bytes(path)
+    fn volume(&self, path: &Path) -> io::Result<Volume> {
+        self.0.volume(path)
     }
 }
 

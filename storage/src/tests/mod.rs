@@ -28,8 +28,10 @@ mod hostile;
 mod importing;
 mod leases;
 mod log_damage;
+mod metering;
 mod misuse;
 mod races;
+mod room;
 mod salvaging;
 mod scrubbing;
 mod shrinking;
@@ -122,6 +124,8 @@ fn small() -> Options {
         batch_bytes: 16 << 10,
         watch_queue_bytes: 16 << 10,
         quota_bytes: None,
+        ballast_bytes: 0,
+        sticky_no_space: false,
         tuning: Tuning::STANDARD,
     }
 }

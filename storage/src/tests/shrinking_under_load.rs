@@ -77,12 +77,14 @@ fn a_disk_that_fills_up_gives_a_rewrite_up_and_loses_nothing() {
             keyspace.put(put(&format!("key {n}"), vec![1; 1000])).wait().unwrap();
         }
         keyspace.flush().unwrap();
-        // Enough to begin; what is written meanwhile takes the rest.
-        machine.disk.set_capacity(keyspace.status().size_bytes + (1 << 20) + step * (100 << 10));
         let asked = keyspace.defragment();
         let mut last = Revision(0);
         let mut full = false;
         for n in 0..400 {
+            if n == 40 + step {
+                // Somebody else takes nearly all that is free.
+                machine.disk.set_capacity(keyspace.status().size_bytes + step * (100 << 10));
+            }
             match keyspace.put(put(&format!("key {}", n % 300), vec![2; 1000])).wait() {
                 Ok(reply) => last = reply.revision,
                 Err(error) => {

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::change::Change;
 use crate::engine::shared::{Shared, View};
 use crate::error::Error;
+use crate::metrics::Watches;
 use crate::read::{Found, Sources};
 use crate::request::{KeyRange, RangeEnd};
 use crate::types::{Revision, RevisionPair, WatchId};
@@ -72,6 +73,18 @@ impl Hub {
         let mut reached = self.reached.subscribe();
         // The sender lives as long as the hub, so this cannot fail.
         drop(reached.wait_for(|(reached, ended)| *ended || *reached >= revision).await);
+    }
+
+    /// All streams with their watches, at about one moment.
+    pub(crate) fn watches(&self) -> Watches {
+        // Cloned, so that nothing is delivered late because somebody counts.
+        let streams: Vec<Arc<Inlet>> = self.lock().streams.values().cloned().collect();
+        streams.iter().map(|stream| stream.watches()).fold(Watches::default(), |all, one| Watches {
+            streams: all.streams + one.streams,
+            watches: all.watches + one.watches,
+            behind: all.behind + one.behind,
+            events_queued: all.events_queued + one.events_queued,
+        })
     }
 
     /// Ends all streams.

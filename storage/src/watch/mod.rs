@@ -127,6 +127,11 @@ pub enum WatchMessage {
 }
 
 impl WatchMessage {
+    /// The events in it.
+    pub(crate) fn events(&self) -> u64 {
+        if let WatchMessage::Events { events, .. } = self { events.len() as u64 } else { 0 }
+    }
+
     /// The memory a message takes while it waits, in bytes.
     pub(crate) fn weight(&self) -> usize {
         const SMALL: usize = 64;

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use crate::change::Change;
 use crate::engine::shared::Shared;
 use crate::error::Error;
+use crate::metrics::Watches;
 use crate::request::KeyRange;
 use crate::types::{Revision, WatchId};
 use crate::watch::hub::Hub;
@@ -81,6 +82,17 @@ impl Inlet {
         inner.queued_bytes += message.weight();
         inner.queue.push_back(message);
         self.wake();
+    }
+
+    /// What it adds to the watches of a keyspace.
+    pub(super) fn watches(&self) -> Watches {
+        let inner = self.lock();
+        Watches {
+            streams: 1,
+            watches: inner.watches.len() as u64,
+            behind: inner.behind as u64,
+            events_queued: inner.queue.iter().map(WatchMessage::events).sum(),
+        }
     }
 
     /// True if the watch may be delivered to and asks for what the key was before.
@@ -288,7 +300,10 @@ impl WatchStream {
     pub fn take(&self) -> Vec<WatchMessage> {
         let mut inner = self.inlet.lock();
         inner.queued_bytes = 0;
-        inner.queue.drain(..).collect()
+        let taken: Vec<WatchMessage> = inner.queue.drain(..).collect();
+        drop(inner);
+        self.shared.meters.events_taken.add(taken.iter().map(WatchMessage::events).sum());
+        taken
     }
 
     /// True if a watch has to catch up from what is stored: call `catch_up`.

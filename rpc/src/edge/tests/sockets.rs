@@ -17,11 +17,8 @@ async fn http1_and_http2_are_answered_on_one_port() {
     let server = start(loopback(), limits()).await;
     let outcome = Client::new(&server.address).await.check_health().await;
     assert_eq!((outcome.code.as_str(), outcome.reply), ("0", vec![0, 0, 0, 0, 2, 8, 1]));
-    for (path, status, body) in [
-        ("/health", "200 OK", r#"{"health":"true","reason":""}"#),
-        ("/version", "200 OK", r#"{"etcdserver":"3.7.3","etcdcluster":"3.7.0","storage":"3.7.0"}"#),
-        ("/", "404 Not Found", ""),
-    ] {
+    for (path, status, body) in [("/health", "200 OK", r#"{"health":"true","reason":""}"#), ("/", "404 Not Found", "")]
+    {
         let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
         let answer = exchange(&server.address, request.as_bytes()).await;
         assert!(text(&answer).starts_with(&format!("HTTP/1.1 {status}\r\n")), "{path}: {}", text(&answer));

@@ -56,7 +56,7 @@ const LARGE_INDEX: &str = "597a58be0202ac02ffffffffffffffffff0141";
 const TOMBSTONE_HISTORY: &str = "30abd36200026b00";
 const INLINE_HISTORY: &str = "8817b40701026b00";
 const LARGE_HISTORY: &str = "1903c50902026b00";
-const FORMAT_ROW: &str = "0040439a00000001";
+const FORMAT_ROW: &str = "9949122000000002";
 
 #[test]
 fn order_of_bytes_is_order_of_keys_then_newest_first() {

@@ -1,6 +1,7 @@
 //! What a flush drops, case by case, and what it must keep.
 
 use super::*;
+use crate::request::AlarmKind;
 
 /// Flushes the changes of the first part without compaction and those of the second with it; answers what is left of "k".
 fn left(first: Vec<Change>, second: Vec<Change>, compacted: i64) -> Vec<i64> {
@@ -125,7 +126,10 @@ fn small_tables_follow_the_parts() {
     first.leases.extend([(LeaseId(-5), Some(lease)), (LeaseId(6), Some(lease)), (LeaseId(8), None)]);
     first.lease_keys.extend([((LeaseId(6), Bytes::from("b")), true), ((LeaseId(6), Bytes::from("a")), true)]);
     first.lease_keys.extend([((LeaseId(5), Bytes::from("c")), true), ((LeaseId(7), Bytes::from("d")), false)]);
-    first.alarms.extend([((MemberId(1), AlarmKind::NoSpace), true), ((MemberId(1), AlarmKind::Corrupt), true)]);
+    first.alarms.extend([
+        ((MemberId(1), AlarmRow::Asked(AlarmKind::NoSpace)), true),
+        ((MemberId(1), AlarmRow::Asked(AlarmKind::Corrupt)), true),
+    ]);
     first.writers.insert(MemberId(1), writer);
     first.marks.extend([(1000, Revision(2)), (2000, Revision(2))]);
     base.flush(&first, Garbage::Drop).unwrap();
@@ -134,7 +138,7 @@ fn small_tables_follow_the_parts() {
     let mut second = part(2, 9, vec![put("k", 10, "v")]);
     second.leases.insert(LeaseId(6), None);
     second.lease_keys.insert((LeaseId(6), Bytes::from("a")), false);
-    second.alarms.insert((MemberId(1), AlarmKind::Corrupt), false);
+    second.alarms.insert((MemberId(1), AlarmRow::Asked(AlarmKind::Corrupt)), false);
     second.marks.insert(3000, Revision(9));
     base.flush(&second, Garbage::Drop).unwrap();
     drop(base);
@@ -143,7 +147,7 @@ fn small_tables_follow_the_parts() {
     snapshot.verify().unwrap();
     assert_eq!(snapshot.lease_keys(LeaseId(6)).unwrap(), ["b"]);
     assert_eq!(small.leases, BTreeMap::from([(LeaseId(-5), lease)]));
-    assert_eq!(small.alarms, [(MemberId(1), AlarmKind::NoSpace)]);
+    assert_eq!(small.alarms, [(MemberId(1), AlarmRow::Asked(AlarmKind::NoSpace))]);
     assert_eq!(small.writers, BTreeMap::from([(MemberId(1), writer)]));
     assert_eq!((small.last_mark_ms, small.applied), (3000, second.applied));
     assert_eq!(snapshot.mark_at(2999).unwrap(), None);

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode};
+use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode, Volume};
 
 #[derive(Debug)]
 struct Inner {
@@ -107,10 +107,10 @@ impl FileSystem for MemoryDisk {
     fn lock(&self, _: &Path, _: &str) -> io::Result<Box<dyn HeldLock>> {
         Err(ErrorKind::Unsupported.into())
     }
-    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
+    fn volume(&self, _: &Path) -> io::Result<Volume> {
         let inner = self.0.lock().unwrap();
         let used: u64 = inner.files.values().map(|file| file.allocated).sum();
-        Ok(inner.capacity.saturating_sub(used))
+        Ok(Volume { total: inner.capacity, free: inner.capacity.saturating_sub(used) })
     }
 }
 

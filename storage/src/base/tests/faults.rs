@@ -50,10 +50,10 @@ fn a_disk_without_room_refuses_before_anything_is_begun() {
     let before = (disk.read(&path()), base.bytes_written());
     disk.set_capacity(base.size_bytes());
     let next = part(2, -1, changes(1002, 20_000));
-    assert_eq!(base.reserve(&next), Err(Error::NoSpace));
+    assert_eq!(base.reserve(&next, Garbage::Drop), Err(Error::NoSpace));
     assert_eq!((disk.read(&path()), base.bytes_written()), before);
     disk.set_capacity(u64::MAX);
-    base.reserve(&next).unwrap();
+    base.reserve(&next, Garbage::Drop).unwrap();
     base.flush(&next, Garbage::Drop).unwrap();
 }
 
@@ -67,9 +67,9 @@ fn a_flush_that_was_reserved_fits() {
         disk.set_capacity(capacity);
         position += 1;
         let part = part(position, (next - 500).max(-1), changes(next, 700));
-        match base.reserve(&part) {
-            Ok(()) => {
-                base.flush(&part, Garbage::Drop).unwrap();
+        match base.reserve(&part, Garbage::Drop) {
+            Ok(garbage) => {
+                base.flush(&part, garbage).unwrap();
                 next += 700;
             }
             Err(error) => {

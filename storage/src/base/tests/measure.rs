@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::*;
-use crate::fs::{File, HeldLock, Metadata, OpenMode};
+use crate::fs::{File, HeldLock, Metadata, OpenMode, Volume};
 
 /// The real file system, as little of it as base needs.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl FileSystem for Disk {
     fn lock(&self, _: &Path, _: &str) -> io::Result<Box<dyn HeldLock>> {
         Err(io::ErrorKind::Unsupported.into())
     }
-    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
-        Ok(u64::MAX)
+    fn volume(&self, _: &Path) -> io::Result<Volume> {
+        Ok(Volume { total: u64::MAX, free: u64::MAX })
     }
 }
 
@@ -125,7 +125,7 @@ fn flushes_reads_and_opens_on_the_real_disk() {
     let mut from = 0;
     while from < keys {
         let part = load.part(from..(from + 200_000).min(keys), -1);
-        base.reserve(&part).unwrap();
+        base.reserve(&part, Garbage::Drop).unwrap();
         base.flush(&part, Garbage::Drop).unwrap();
         from += 200_000;
     }
@@ -138,7 +138,7 @@ fn flushes_reads_and_opens_on_the_real_disk() {
             let part = load.random(changes, compacted);
             let before = base.bytes_written();
             let start = Instant::now();
-            base.reserve(&part).unwrap();
+            base.reserve(&part, Garbage::Drop).unwrap();
             dropped += base.flush(&part, Garbage::Drop).unwrap().versions_dropped;
             seconds += start.elapsed().as_secs_f64();
             written += base.bytes_written() - before;

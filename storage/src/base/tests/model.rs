@@ -121,7 +121,7 @@ impl Model {
         let mut dropped = 0;
         loop {
             let rows_max = 1 + self.rng.below(20) as usize;
-            base.reserve_sweep(rows_max).unwrap();
+            assert_eq!(base.reserve_sweep(rows_max).unwrap(), rows_max);
             let report = base.sweep(compacted, rows_max).unwrap();
             base.snapshot().unwrap().verify().unwrap();
             dropped += report.versions_dropped;
@@ -256,7 +256,7 @@ fn random_flushes_read_as_a_model_that_keeps_everything() {
         let mut model = Model::new(seed);
         for _ in 0..20 {
             let part = model.part();
-            base.reserve(&part).unwrap();
+            base.reserve(&part, Garbage::Drop).unwrap();
             let written_before = base.bytes_written();
             base.flush(&part, Garbage::Drop).unwrap();
             assert!(base.bytes_written() > written_before);

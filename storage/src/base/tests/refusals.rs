@@ -71,6 +71,23 @@ fn a_newer_format_is_refused_with_both_numbers_and_not_touched() {
 }
 
 #[test]
+fn the_format_before_is_read_and_becomes_this_one() {
+    let older = layout::seal(b"format", |out| out.extend(1_u32.to_be_bytes()));
+    let disk =
+        altered(|txn| drop(txn.open_table(rows::META).unwrap().insert(&b"format"[..], older.as_slice()).unwrap()));
+    let format = |base: &Base| {
+        let txn = base.database.begin_read().unwrap();
+        let row = txn.open_table(rows::META).unwrap().get(&b"format"[..]).unwrap().unwrap();
+        layout::unseal("meta", b"format", row.value()).unwrap().u32().unwrap()
+    };
+    let base = reopen(&disk);
+    assert_eq!(format(&base), 1);
+    base.commit(|txn, meta| meta.write(txn).map(|()| (*meta, ()))).unwrap();
+    assert_eq!(format(&base), layout::FORMAT);
+    base.snapshot().unwrap().verify().unwrap();
+}
+
+#[test]
 fn a_lost_row_is_found_by_verify() {
     for table in [TableId::Index, TableId::History] {
         let disk = altered(|txn| drop(txn.open_table(table.definition()).unwrap().pop_last().unwrap()));

@@ -30,7 +30,7 @@ fn bytes_of_flushes_and_sweeps() {
         position += 1;
         let before = base.bytes_written();
         let part = part(position, compacted, changes);
-        base.reserve(&part).unwrap();
+        base.reserve(&part, Garbage::Drop).unwrap();
         let report = base.flush(&part, Garbage::Drop).unwrap();
         (revision, base.bytes_written() - before, report.versions_dropped)
     };

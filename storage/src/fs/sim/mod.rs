@@ -43,7 +43,7 @@ pub use tape::{Deed, Player, Step, Tape};
 
 use crate::fs::sim::file::{SimFile, SimLock};
 use crate::fs::sim::state::{State, locked, parent};
-use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode};
+use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode, Volume};
 
 /// A simulated file system; clones are handles to the same one.
 #[derive(Clone)]
@@ -273,9 +273,9 @@ impl FileSystem for SimFs {
         Ok(Box::new(SimLock { state: self.state.clone(), path: path.to_owned() }))
     }
 
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+    fn volume(&self, path: &Path) -> io::Result<Volume> {
         let mut state = locked(&self.state);
         state.begin(Op::FreeBytes, path, 0)?;
-        Ok(state.free_bytes())
+        Ok(Volume { total: state.capacity, free: state.free_bytes() })
     }
 }

@@ -143,16 +143,16 @@ fn a_full_disk_refuses_new_pages_and_takes_what_is_allocated() {
     let (disk, file) = disk(4096);
     disk.set_capacity(3 * 4096);
     file.allocate(4096, 8192).unwrap();
-    assert_eq!(disk.free_bytes(Path::new(ROOT)).unwrap(), 0);
+    assert_eq!(disk.volume(Path::new(ROOT)).unwrap().free, 0);
     assert_eq!(file.allocate(12_288, 1).unwrap_err().kind(), ErrorKind::StorageFull);
     assert_eq!(file.write_at(12_288, b"x").unwrap_err().kind(), ErrorKind::StorageFull);
     file.set_len(1 << 30).unwrap();
     file.write_at(4096, &[1; 8192]).unwrap();
     assert_eq!(file.allocated_bytes().unwrap(), 3 * 4096);
     file.set_len(100).unwrap();
-    assert_eq!(disk.free_bytes(Path::new(ROOT)).unwrap(), 8192);
+    assert_eq!(disk.volume(Path::new(ROOT)).unwrap().free, 8192);
     disk.remove(Path::new(FILE)).unwrap();
-    assert_eq!(disk.free_bytes(Path::new(ROOT)).unwrap(), 3 * 4096);
+    assert_eq!(disk.volume(Path::new(ROOT)).unwrap().free, 3 * 4096);
 }
 
 #[test]

@@ -15,11 +15,13 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::env::Clock;
 use crate::error::Error;
 use crate::fs::FileSystem;
 use crate::log::frame::{FrameBuffer, MAX_FRAME_LEN};
 use crate::log::local::segment::{FRAMES_AT, Header, NoSegment, Segment, error_at};
 use crate::log::{AppendError, Log, StoredFrame};
+use crate::meters::LogMeters;
 use crate::types::{Digest, LogId, Position};
 
 pub use behind::Held;
@@ -69,6 +71,7 @@ pub struct LocalLog {
     sectors: Vec<u8>,
     recovery: Recovery,
     bytes_read: u64,
+    timed: Option<(Arc<dyn Clock>, Arc<LogMeters>)>,
 }
 
 impl LocalLog {
@@ -145,7 +148,13 @@ impl LocalLog {
             sectors: Vec::new(),
             bytes_read: recovery.bytes_read,
             recovery,
+            timed: None,
         }
+    }
+
+    /// Measures every append from now on.
+    pub(crate) fn timed(self, clock: Arc<dyn Clock>, meters: Arc<LogMeters>) -> LocalLog {
+        LocalLog { timed: Some((clock, meters)), ..self }
     }
 
     /// What `open` found and did.
@@ -251,12 +260,20 @@ impl Log for LocalLog {
         failpoint!(Write, |error| self.fail(error).map_err(AppendError::Final));
         let segment = self.segments.last().expect("a log has one segment at least");
         let sync = || if planted!(AckBeforeSync | SkipSync) { Ok(()) } else { segment.file.sync() };
+        let now = || self.timed.as_ref().map(|(clock, _)| clock.monotonic()).unwrap_or_default();
+        let begun = now();
         let written = segment.file.write_at(offset, &self.sectors);
         failpoint!(Sync, |error| self.fail(error).map_err(AppendError::Final));
+        let synced_from = now();
         let written = written.and_then(|()| sync());
         if let Err(error) = written {
             let error = error_at("appending to", &segment.path, &error);
             return self.fail(error).map_err(AppendError::Final);
+        }
+        if let Some((_, meters)) = &self.timed {
+            meters.write.observe_duration(synced_from.saturating_sub(begun));
+            meters.sync.observe_duration(now().saturating_sub(synced_from));
+            meters.bytes.add(self.sectors.len() as u64);
         }
         self.touched = touched;
         self.offset += need;

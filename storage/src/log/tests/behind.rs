@@ -144,9 +144,10 @@ fn stretches_of_garbage_never_hide_a_frame_that_base_lacks() {
         let held = held(&bench, position);
         match open_behind(&disk, held) {
             Ok(log) => {
-                let torn = log.recovery().cut.is_some() || log.recovery().removed.is_some();
+                let recovery = log.recovery();
+                let torn = recovery.cut.is_some() || recovery.removed.is_some();
                 drop(log);
-                // What is missing from the very last frame looks like a power cut, and so does all of the last segment with a part of its header.
+                // What is missing from the very last frame looks like a power cut; so does a last segment that is all zeros from its header on.
                 if !torn {
                     check(&disk, &bench, held);
                     passed += 1;
