@@ -167,7 +167,8 @@ async fn a_full_volume_takes_writes_again_after_each_deletion() {
 /// Everything but the ballast, which the server may still be filling up.
 async fn others_take_the_rest(volume: &Volume, server: &Server) {
     let (begun, whole) = (Instant::now(), (volume.total() / 2).min(64 * MIB));
-    while disk_bytes(server, "ballast") < whole / 10 * 9 && volume.free() > 0 {
+    // A few free blocks are too few to be taken for the ballast.
+    while disk_bytes(server, "ballast") < whole / 10 * 9 && volume.free() > MIB / 4 {
         assert!(begun.elapsed() < PATIENCE, "the ballast is not filled up");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

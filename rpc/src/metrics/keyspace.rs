@@ -72,7 +72,11 @@ fn disk(status: &Status, told: &Metrics) -> Vec<MetricFamily> {
         gauge("etcd_debugging_mvcc_current_revision", "The current revision.", status.revision.0),
         gauge("etcd_debugging_mvcc_compact_revision", "The compacted revision; 0: none.", compacted),
         gauge("etcd_mvcc_db_total_size_in_bytes", "Disk that database file and log take.", status.size_bytes),
-        gauge("etcd_mvcc_db_total_size_in_use_in_bytes", "Data, old versions included.", status.used_bytes),
+        gauge(
+            "etcd_mvcc_db_total_size_in_use_in_bytes",
+            "Pages in use, and about what changes on their way there will take.",
+            status.used_bytes,
+        ),
         histogram("etcd_disk_wal_fsync_duration_seconds", "Syncing the log.", &told.log_sync),
         histogram("etcd_disk_wal_write_duration_seconds", "Writing to the log.", &told.log_write),
         gauge("etcd_disk_wal_write_bytes_total", "Bytes written to the log.", told.log_bytes_written),

@@ -84,7 +84,7 @@ fn the_page_has_the_numbers_of_what_was_done() {
             "etcd_server_quota_backend_bytes -1",
             "etcd_server_proposals_applied_total 6",
             "etcd_disk_wal_fsync_duration_seconds_count 6",
-            "etcd_disk_backend_commit_duration_seconds_bucket{le=\"+Inf\"} 1",
+            "sternpost_flush_duration_seconds_bucket{le=\"+Inf\"} 1",
             "etcd_disk_defrag_inflight 1",
             "sternpost_frame_apply_duration_seconds_count 6",
             "sternpost_flush_changes_total 4",

@@ -74,7 +74,7 @@ fn alarms_and_the_times_of_revisions_come_back() {
         again.verify().unwrap();
         // With a bump all that is compacted, and only the restore has a time.
         let bumped = restored(&machine_with(&taken, seed + 200), 1000);
-        assert_eq!(bumped.revision_at(now).unwrap(), None);
+        assert!(bumped.revision_at(now).unwrap().is_none_or(|then| then == bumped.revision()));
         assert_eq!(bumped.status().alarms.len(), 2);
         forgotten += 1;
     }

@@ -8,7 +8,7 @@ use storage::fs::sim::{CrashStyle, SimFs, Tape};
 
 use super::super::environment::HandClock;
 use super::life::{Life, open, options};
-use super::over::{Over, moment};
+use super::over::{Over, is_unsynced, moment};
 use super::restoring::Restore;
 use super::run::Stop;
 use super::world::{World, Wrong};
@@ -146,7 +146,7 @@ impl<'a> History<'a> {
         let mut player = over.tape.play();
         let mut next_life = None;
         for (index, place) in places.into_iter().enumerate() {
-            let (style, seed) = (*rng.pick(&STYLES), rng.next());
+            let (style, seed) = (style(is_unsynced(&over.tape, place), rng), rng.next());
             let number = self.next;
             self.next += 1;
             player.advance_to(place);
@@ -155,7 +155,7 @@ impl<'a> History<'a> {
                 let activity = place.checked_sub(1).map_or("rest", |last| activities[last]);
                 let mut cut = Cut { tally: &mut *self.tally, clock: &over.clock, rng: Rng::new(seed) };
                 let image = player.crash(style, seed);
-                cut.examine(&image, allowed, 0).map_err(|wrong| {
+                cut.examine(&image, allowed, is_unsynced(&over.tape, place), 0).map_err(|wrong| {
                     Stop::new(self.seed, number, format!("{style:?} at step {place}, during {activity}"), wrong)
                 })?;
                 *self.tally.activities.entry(activity).or_default() += 1;
@@ -168,6 +168,11 @@ impl<'a> History<'a> {
         }
         Ok(next_life.expect("one was chosen"))
     }
+}
+
+/// A style; where a frame was written and not synced, more often one that tears it.
+fn style(unsynced: bool, rng: &mut Rng) -> CrashStyle {
+    if unsynced && rng.chance(50) { CrashStyle::Sectors } else { *rng.pick(&STYLES) }
 }
 
 /// What a life of a seed does to the disk, step by step.
@@ -187,8 +192,8 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    /// What was opened goes on for a few steps, and is cut again.
-    fn go_on(&mut self, image: &SimFs, world: Arc<World>) -> Result<(), Wrong> {
+    /// What was opened goes on for a few steps, and is cut again: where a frame may have been torn, most often while the next one is written.
+    fn go_on(&mut self, image: &SimFs, world: Arc<World>, torn: bool) -> Result<(), Wrong> {
         image.record();
         let mut life = Life::begin(image, self.clock, std::slice::from_ref(&world), self.rng.next())?;
         life.clear_alarm()?;
@@ -199,23 +204,33 @@ impl Cut<'_> {
         }
         let over = life.end()?;
         let mut player = over.tape.play();
-        player.advance_to(moment(&over.tape, &mut self.rng));
-        let cut = player.crash(*self.rng.pick(&STYLES), self.rng.next());
-        self.tally.gone_on += 1;
-        self.open(&cut, over.allowed(player.position())).map(drop)
+        let first = over.first_frame().filter(|_| torn && self.rng.chance(80));
+        let place = first.unwrap_or_else(|| moment(&over.tape, &mut self.rng));
+        player.advance_to(place);
+        // Which sectors of the new frame, and which of the torn one, are there decides what the next start finds.
+        for _ in 0..if first.is_some() { 6 } else { 1 } {
+            let cut = player.crash(style(first.is_some(), &mut self.rng), self.rng.next());
+            self.tally.gone_on += 1;
+            self.open(&cut, over.allowed(place))?;
+        }
+        Ok(())
     }
 
     /// Opens an image, compares it with what it may hold, and cuts its recovery now and then.
-    fn examine(&mut self, image: &SimFs, allowed: &[Arc<World>], depth: usize) -> Result<(), Wrong> {
+    fn examine(&mut self, image: &SimFs, allowed: &[Arc<World>], torn: bool, depth: usize) -> Result<(), Wrong> {
         let again = depth < DEPTH && self.rng.chance(30);
+        let on = self.rng.chance(if torn { 60 } else { 15 });
         if again {
             image.record();
         }
         let world = self.open(image, allowed)?;
         self.tally.survived += u64::from(!Arc::ptr_eq(&world, &allowed[0]));
         let Some(tape) = image.take_tape() else {
-            let on = self.rng.chance(20);
-            return if on { self.go_on(image, world).map_err(|wrong| wrong.within("when it went on")) } else { Ok(()) };
+            return if on {
+                self.go_on(image, world, torn).map_err(|wrong| wrong.within("when it went on"))
+            } else {
+                Ok(())
+            };
         };
         let mut player = tape.play();
         let mut places: Vec<usize> = (0..2).map(|_| 1 + self.rng.below(tape.steps().len())).collect();
@@ -224,7 +239,7 @@ impl Cut<'_> {
             player.advance_to(place);
             let (style, seed) = (*self.rng.pick(&STYLES), self.rng.next());
             // What the disk holds is decided: whatever is done to recovery, the same comes of it.
-            self.examine(&player.crash(style, seed), std::slice::from_ref(&world), depth + 1)
+            self.examine(&player.crash(style, seed), std::slice::from_ref(&world), false, depth + 1)
                 .map_err(|wrong| wrong.within(&format!("recovery {}, {style:?} at step {place}", depth + 1)))?;
             self.tally.recoveries[depth] += 1;
         }

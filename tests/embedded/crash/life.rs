@@ -178,7 +178,8 @@ impl Life {
     fn large_put(&mut self) -> Result<(), Wrong> {
         let key = format!("large/{}", self.rng.below(6)).into_bytes();
         self.serial += 1;
-        let value = vec![self.serial as u8; 2000 + self.rng.below(20_000)];
+        let most = *self.rng.pick(&[1000, 3000, 10_000, 40_000]);
+        let value = vec![self.serial as u8; most / 2 + self.rng.below(most / 2)];
         self.ask(&[Request::Put(PutRequest { key, value, ..PutRequest::default() })])
     }
 

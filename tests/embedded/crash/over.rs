@@ -32,12 +32,19 @@ pub struct Over {
     pub clock: Arc<HandClock>,
 }
 
+fn writes_log(step: &Step) -> bool {
+    matches!(step.deed, Deed::Write(..)) && step.path.extension().is_some_and(|extension| extension == "log")
+}
+
+/// True if the last step before `place` wrote to the log, and nothing has synced it.
+pub fn is_unsynced(tape: &Tape, place: usize) -> bool {
+    place.checked_sub(1).and_then(|last| tape.steps().get(last)).is_some_and(writes_log)
+}
+
 /// A moment for a cut: anywhere on the tape, or where a frame was written and not yet synced.
 pub fn moment(tape: &Tape, rng: &mut Rng) -> usize {
     let steps = tape.steps();
     let place = rng.below(steps.len());
-    let writes_log =
-        |step: &Step| matches!(step.deed, Deed::Write(..)) && step.path.extension().is_some_and(|e| e == "log");
     let next_write = steps.iter().skip(place).position(writes_log).filter(|_| rng.chance(25));
     place + 1 + next_write.unwrap_or(0)
 }
@@ -104,6 +111,13 @@ impl Over {
         }
         order.extend(late.drain(..).chain(trims.drain(..)));
         order
+    }
+
+    /// The moment after the first frame was written.
+    pub fn first_frame(&self) -> Option<usize> {
+        let steps = self.tape.steps();
+        let opened = steps.iter().position(|step| self.mark(step) == Some(Mark::Opened))?;
+        steps.iter().skip(opened).position(writes_log).map(|write| opened + write + 1)
     }
 
     /// Which states a cut before the step at `place` may leave: from the last one acknowledged to the last one begun.

@@ -146,9 +146,13 @@ fn footing(window: &mut Window, segment: &Segment, log: LogId, wanted: Position)
                 expected = Some(head.position.next());
                 at += stretch(head.len) as u64;
             }
-            _ => {
+            other => {
                 if expected.take().is_some() {
                     lost_at = at;
+                }
+                // What is wanted, or comes after it, lies in front of what comes before: the order is not what was written.
+                if other.is_some_and(|head| head.position >= wanted) {
+                    break;
                 }
                 at += SECTOR_BYTES;
             }

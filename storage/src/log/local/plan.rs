@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::fs::FileSystem;
 use crate::log::local::sectors::spread;
-use crate::log::local::segment::{Segment, error_at};
+use crate::log::local::segment::{self, Segment, error_at};
 use crate::types::{Digest, Position};
 
 /// What an open found and did.
@@ -49,6 +49,12 @@ impl Plan {
     pub(super) fn carry_out(&self, fs: &dyn FileSystem, dir: &Path) -> Result<(), Error> {
         if let Some(path) = &self.remove {
             fs.remove(path).map_err(|error| error_at("removing", path, &error))?;
+        }
+        for name in fs.list(dir).map_err(|error| error_at("listing", dir, &error))? {
+            if segment::is_temporary(&name) {
+                let path = dir.join(name);
+                fs.remove(&path).map_err(|error| error_at("removing", &path, &error))?;
+            }
         }
         fs.sync_dir(dir).map_err(|error| error_at("syncing", dir, &error))?;
         let Some(active) = self.segments.last() else { return Ok(()) };

@@ -32,6 +32,8 @@ pub(super) const FRAMES_AT: u64 = 4096;
 pub(super) const FORMAT: u16 = 1;
 const MAGIC: [u8; 7] = *b"SPSEGMT";
 const SUFFIX: &str = ".log";
+/// What the name ends in while a segment is made that takes another's place.
+const TEMPORARY: &str = "new";
 const DIGITS: usize = 16;
 
 /// What a segment says about itself.
@@ -81,6 +83,12 @@ pub(super) fn parse_name(name: &str) -> Option<Result<Position, String>> {
     let digits = name.strip_suffix(SUFFIX)?;
     let position = digits.parse::<u64>().map(Position).ok().filter(|position| self::name(*position) == name);
     Some(position.ok_or_else(|| format!("{name} is not the name of a segment")))
+}
+
+/// True for the name of a segment that was to take another's place: what a crash left is of no use.
+pub(super) fn is_temporary(name: &str) -> bool {
+    let position = name.strip_suffix(TEMPORARY).and_then(|stem| stem.strip_suffix('.'));
+    position.is_some_and(|digits| matches!(parse_name(&format!("{digits}{SUFFIX}")), Some(Ok(_))))
 }
 
 impl Header {
@@ -148,7 +156,7 @@ pub(super) fn create(fs: &dyn FileSystem, dir: &Path, header: Header) -> Result<
 /// where none was, and a crash leaves the one or the other.
 pub(super) fn replace(fs: &dyn FileSystem, dir: &Path, header: Header) -> Result<Segment, NoSegment> {
     let path = dir.join(name(header.first));
-    let temporary = path.with_extension("new");
+    let temporary = path.with_extension(TEMPORARY);
     let error = |error| failed("replacing", &path, &error);
     if fs.metadata(&temporary).map_err(error)?.is_some() {
         fs.remove(&temporary).map_err(error)?;

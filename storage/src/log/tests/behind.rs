@@ -169,6 +169,20 @@ fn stretches_of_garbage_never_hide_a_frame_that_base_lacks() {
 }
 
 #[test]
+fn frames_that_have_changed_places_are_refused() {
+    // The last two, of equal length: what base lacks lies in front of what it holds.
+    let bench = Bench::with(&[700, 1500, 1500]);
+    let (file, places) = (&bench.disk.files()[0], places(&bench));
+    let (one, two) = (places[1].1, places[2].1);
+    let bytes = bench.disk.contents(file).unwrap();
+    let frame = |at: u64| bytes[at as usize..at as usize + (two - one) as usize].to_vec();
+    bench.disk.damage(file, one, &frame(two)).unwrap();
+    bench.disk.damage(file, two, &frame(one)).unwrap();
+    let refused = open_behind(&bench.disk, held(&bench, 2)).unwrap_err();
+    assert!(refused.to_string().contains("no intact frame says where position 3 begins"), "{refused}");
+}
+
+#[test]
 fn a_log_that_begins_above_what_base_holds_or_ends_below_is_refused() {
     let bench = Bench::with(&LENGTHS);
     let files = bench.disk.files();

@@ -160,6 +160,26 @@ fn a_power_cut_while_a_segment_is_made_leaves_a_log_that_opens() {
 }
 
 #[test]
+fn a_power_cut_while_a_segment_makes_way_for_a_longer_one_leaves_one_of_them() {
+    let (mut tried, mut left) = (0, 0);
+    for nth in 1..=10 {
+        let mut bench = Bench::with(&[]);
+        bench.disk.inject(Fault::new(FaultKind::Freeze, nth));
+        bench.append(2 * SEGMENT as usize).unwrap_err();
+        for image in images(&bench.disk, 50) {
+            let others =
+                || image.files().iter().filter(|path| path.extension().is_some_and(|end| end == "new")).count();
+            left += others();
+            check_image(&image, &bench.acknowledged);
+            assert_eq!(others(), 0, "what has no use takes no room");
+            tried += 1;
+        }
+    }
+    println!("{tried} images of replacing opened, {left} with a leftover");
+    assert!(tried > 1000 && left > 100);
+}
+
+#[test]
 fn a_power_cut_while_a_log_is_created_leaves_one_that_opens_or_can_be_created_again() {
     let mut tried = 0;
     for nth in 1..=10 {
