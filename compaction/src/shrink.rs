@@ -48,12 +48,20 @@ pub struct Shrinking {
     next: Duration,
     /// When the next may be that is made at rest.
     next_at_rest: Duration,
-    /// Looks since there were many changes, and the revision then.
-    calm: (u32, i64),
-    /// Looks since there was any, and the revision.
-    still: (u32, i64),
+    /// Looks since there were many changes, and what there was then.
+    calm: Option<Since>,
+    /// Looks since there was any, and what there was then.
+    still: Option<Since>,
     /// Looks at which garbage outweighed data.
     heavy: u32,
+}
+
+/// Looks since a moment, and the numbers then.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    looks: u32,
+    revision: i64,
+    rewritten: u64,
 }
 
 /// Less than this is not worth the reading and writing.
@@ -72,29 +80,31 @@ const TIMES_AS_LONG: u32 = 10;
 const TIMES_AS_LONG_AT_REST: u32 = 100;
 /// So many looks in a row count.
 const LOOKS: u32 = 6;
-/// No more revisions than this in so many looks are few: with a look every ten seconds it takes an hour to fill a part.
+/// No more revisions than this in so many looks are few: with a look every ten seconds it takes an hour to fill a part,
 const FEW_REVISIONS: i64 = 1000;
+/// unless each is a large transaction, which the size of what they brought to the file tells.
+const FEW_BYTES: u64 = 4 << 20;
 
 impl Shrinking {
     /// One look: what should be done now, by any clock that does not go back.
     pub fn propose(&mut self, now: Duration, sizes: Sizes) -> Option<Proposal> {
-        let Sizes { file, free, log, revision, .. } = sizes;
+        let Sizes { file, free, log, .. } = sizes;
         let rewritten = self.expected(sizes.rewritten);
         let unused = file.saturating_sub(rewritten);
         let worth = |bytes: u64| unused >= bytes.min(file.saturating_add(free) / WORTH_SHARE);
         let heavy = unused > rewritten && worth(WORTH_BYTES);
         let wanted = unused > rewritten / WORTH_SHARE_AT_REST && worth(WORTH_BYTES_AT_REST);
-        count(&mut self.calm, revision, FEW_REVISIONS);
-        count(&mut self.still, revision, 0);
+        let calm = look(&mut self.calm, &sizes, FEW_REVISIONS, FEW_BYTES);
+        let still = look(&mut self.still, &sizes, 0, u64::MAX);
         self.heavy = if heavy { self.heavy.saturating_add(1) } else { 0 };
         let possible = now >= self.next && free / 2 >= rewritten;
         if possible && self.heavy >= LOOKS {
             return Some(Proposal::RewriteAtWork);
         }
-        if possible && wanted && self.calm.0 >= LOOKS && now >= self.next_at_rest {
+        if possible && wanted && calm >= LOOKS && now >= self.next_at_rest {
             return Some(Proposal::RewriteAtRest);
         }
-        (log > 0 && self.still.0 >= LOOKS).then_some(Proposal::Flush)
+        (log > 0 && still >= LOOKS).then_some(Proposal::Flush)
     }
 
     /// The file was rewritten in the time since `begun`, and these are the sizes now.
@@ -123,13 +133,14 @@ impl Shrinking {
     }
 }
 
-/// Counts looks until the revision has gone further than `most` from where the counting began.
-fn count(looks: &mut (u32, i64), revision: i64, most: i64) {
-    if revision.saturating_sub(looks.1) > most {
-        *looks = (0, revision);
-    } else {
-        looks.0 = looks.0.saturating_add(1);
-    }
+/// Counts a look, or begins anew if more than so much has changed. Answers how many looks that makes.
+fn look(since: &mut Option<Since>, sizes: &Sizes, revisions: i64, bytes: u64) -> u32 {
+    let Sizes { revision, rewritten, .. } = *sizes;
+    let begun = since.get_or_insert(Since { looks: 0, revision, rewritten });
+    let many = revision.saturating_sub(begun.revision) > revisions || rewritten.abs_diff(begun.rewritten) > bytes;
+    let looks = if many { 0 } else { begun.looks.saturating_add(1) };
+    *begun = if many { Since { looks, revision, rewritten } } else { Since { looks, ..*begun } };
+    looks
 }
 
 #[cfg(test)]
@@ -233,9 +244,19 @@ mod tests {
     #[test]
     fn few_changes_are_rest() {
         let due: Vec<_> =
-            [0, 50, 166, 167, BUSY].map(|rate| first(&mut Shrinking::default(), 0, rate, sizes(150, 100, 9999))).into();
+            [0, 50, 166, 201, BUSY].map(|rate| first(&mut Shrinking::default(), 0, rate, sizes(150, 100, 9999))).into();
         let rest = Some((60, Proposal::RewriteAtRest));
         assert_eq!(due, [rest, rest, rest, None, None]);
+    }
+
+    #[test]
+    fn few_revisions_that_change_much_are_no_rest() {
+        let mut shrinking = Shrinking::default();
+        let proposals = (0..100).map(|look: u64| {
+            let data = 100 + look % 7 * 5;
+            shrinking.propose(seconds(10 * look), sizes(data * 3 / 2, data, 9999))
+        });
+        assert!(proposals.into_iter().all(|proposal| proposal.is_none()));
     }
 
     #[test]
