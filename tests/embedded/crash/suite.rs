@@ -13,13 +13,15 @@ fn after_a_power_cut_at_any_moment_everything_acknowledged_is_there() {
     let in_recovery = setting("STERNPOST_TEST_RECOVERY_IMAGES", 120);
     println!("seed={first}");
     let begun = Instant::now();
-    let tally = until_enough(
+    let Some(tally) = until_enough(
         "after_a_power_cut",
         first,
         |seed, only, tally| History::new(seed, only, tally).run(),
         Tally::add,
         |tally| tally.images >= images && tally.in_recovery() >= in_recovery,
-    );
+    ) else {
+        return;
+    };
     println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
     for activity in ["append", "creation", "recovery", "segment", "trim", "flush", "sweep", "rewrite", "restore"] {
         assert!(tally.activities.contains_key(activity), "no cut during {activity}");
@@ -53,7 +55,8 @@ fn an_error_of_any_operation_of_the_disk_tells_nobody_a_lie() {
     let begun = Instant::now();
     let enough = |tally: &Tally| tally.errors >= errors;
     let script = |seed, only, tally: &mut Tally| script(seed, every, only, tally);
-    let tally = until_enough("an_error_of_any_operation", first, script, Tally::add, enough);
+    let name = "an_error_of_any_operation";
+    let Some(tally) = until_enough(name, first, script, Tally::add, enough) else { return };
     println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
     assert!(tally.errors >= errors);
     assert!(tally.told["outcome unknown"] > 0 && tally.happened > 0 && tally.had_not > 0);
@@ -69,7 +72,7 @@ fn rot_is_found_and_never_served() {
     println!("seed={first}");
     let begun = Instant::now();
     let enough = |tally: &Tally| tally.damages >= flips;
-    let tally = until_enough("rot_is_found", first, history, Tally::add, enough);
+    let Some(tally) = until_enough("rot_is_found", first, history, Tally::add, enough) else { return };
     println!("seed={first}: {:?}: {tally:#?}", begun.elapsed());
     assert!(tally.damages >= flips);
     assert!(tally.ended("Refused") > 0 && tally.ended("Read") > 0 && tally.ended("Harmless") > 0);
