@@ -6,6 +6,7 @@
 //! whoever reads it, and a frame of the log that is in base already is never read again: both are only reported. A frame
 //! that is not in base yet is still in memory, so base is asked to take it, and then it is the same.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::oneshot;
@@ -18,7 +19,7 @@ use crate::types::Position;
 
 /// Who waits for a step.
 #[derive(Debug, Default)]
-pub(crate) struct Requests(Mutex<Vec<Request>>);
+pub(crate) struct Requests(Mutex<VecDeque<Request>>);
 
 #[derive(Debug)]
 struct Request {
@@ -30,7 +31,7 @@ impl Requests {
     /// Asks for a step of about so many bytes.
     pub(crate) fn add(&self, bytes_max: usize) -> oneshot::Receiver<Result<ScrubStep, Error>> {
         let (reply, receiver) = oneshot::channel();
-        self.waiting().push(Request { bytes_max, reply });
+        self.waiting().push_back(Request { bytes_max, reply });
         receiver
     }
 
@@ -45,7 +46,7 @@ impl Requests {
         waiting.into_iter().for_each(|request| drop(request.reply.send(Err(error.clone()))));
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Request>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Request>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -66,7 +67,7 @@ impl Scrub {
 
     /// Does the step that was asked for first. Errors, final: `Corrupt` and `Io` of base.
     pub(crate) fn step(&mut self, shared: &Shared) -> Result<(), Error> {
-        let Some(Request { bytes_max, reply }) = shared.scrubs.waiting().pop() else { return Ok(()) };
+        let Some(Request { bytes_max, reply }) = shared.scrubs.waiting().pop_front() else { return Ok(()) };
         let done = if self.at_log { Ok(self.log_step(shared, bytes_max)) } else { self.base_step(shared, bytes_max) };
         let fatal = done.as_ref().err().cloned();
         drop(reply.send(done));

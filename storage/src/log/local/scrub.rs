@@ -20,6 +20,8 @@ pub(crate) struct LogScrub {
     dir: PathBuf,
     id: LogId,
     at: Option<Place>,
+    /// Where the walk ends: what was durable when it began.
+    upto: Position,
 }
 
 /// Where a walk goes on.
@@ -55,13 +57,17 @@ pub(crate) struct LogDamage {
 
 impl LogScrub {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: &Path, id: LogId) -> LogScrub {
-        LogScrub { fs, dir: dir.to_owned(), id, at: None }
+        LogScrub { fs, dir: dir.to_owned(), id, at: None, upto: Position(0) }
     }
 
-    /// Reads about `bytes_max` of frames up to `upto`. What is wrong is in the answer, what cannot be read too.
-    pub(crate) fn step(&mut self, upto: Position, bytes_max: usize) -> LogScrubbed {
+    /// Reads about `bytes_max` of frames, up to `durable` as it was when the walk began. What is wrong is in the answer, what cannot be read too.
+    pub(crate) fn step(&mut self, durable: Position, bytes_max: usize) -> LogScrubbed {
         let mut did = LogScrubbed::default();
         let at = self.at.take();
+        if at.is_none() {
+            self.upto = durable;
+        }
+        let upto = self.upto;
         match self.walk(at.clone(), upto, bytes_max, &mut did) {
             Ok(on) => self.at = on,
             // The rest is looked at another time.
