@@ -48,7 +48,7 @@ pub struct ImportReport {
     pub lease_keys: u64,
     /// Living keys that name a lease that does not exist: they stay, attached to none.
     pub orphans: u64,
-    /// Bytes of keys and values, old versions included.
+    /// The bytes of base's pages that are in use, about: what a quota counts.
     pub used_bytes: u64,
     /// Bytes of disk that the directory takes.
     pub size_bytes: u64,

@@ -128,7 +128,8 @@ pub struct Status {
     pub digest: Digest,
     /// The bytes of disk that base and log take.
     pub size_bytes: u64,
-    /// The bytes of it that hold data.
+    /// The bytes of base's pages that are in use, and about what those changes will take that are in memory: what a quota counts. An upper
+    /// bound as long as no limit is near.
     pub used_bytes: u64,
     /// The bytes of disk that base takes.
     pub base_bytes: u64,
