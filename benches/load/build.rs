@@ -1,4 +1,4 @@
-//! Turns the server's .proto files into clients, without protoc.
+//! Turns the server's .proto files into clients and servers, without protoc.
 
 use std::error::Error;
 
@@ -11,6 +11,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let compiled = protox::compile(["rpc.proto"], [DIRECTORY])?;
     // Through bytes, because the two crates may name different versions of the descriptor type.
     let descriptors = tonic_prost_build::FileDescriptorSet::decode(compiled.encode_to_vec().as_slice())?;
-    tonic_prost_build::configure().build_server(false).compile_fds(descriptors)?;
+    tonic_prost_build::configure().compile_fds(descriptors)?;
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! `load`: puts a server that speaks the etcd v3 API under load and prints what it did and what that cost.
 
+mod bench;
 mod beside;
 mod drive;
+mod floor;
 mod hold;
 mod keys;
 mod pb;
@@ -131,6 +133,16 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         watches: u64,
     },
+    /// Serves what a bare tonic server answers to the same requests, without a store.
+    Floor {
+        /// Address and port.
+        #[arg(long, default_value = "127.0.0.1:2379")]
+        listen: std::net::SocketAddr,
+    },
+    /// Runs the same work against Sternpost and etcd in turn, and appends what was measured to a file.
+    Bench(bench::Arguments),
+    /// Renders what was measured as a table.
+    Table(bench::table::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -169,5 +181,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Compact { physical } => beside::compact_now(common, physical).await,
         Command::SlowWatch => hold::slow_watch(common).await,
         Command::Idle { connected, watches } => hold::idle(common, connected, watches).await,
+        Command::Floor { listen } => floor::serve(listen).await,
+        Command::Bench(arguments) => bench::run(&arguments).await,
+        Command::Table(arguments) => bench::table::run(&arguments),
     }
 }

@@ -1,4 +1,4 @@
-//! The messages and clients of the API, as the build script generates them.
+//! The messages, clients and servers of the API, as the build script generates them.
 
 #![allow(
     missing_docs,

@@ -44,12 +44,15 @@ pub(crate) fn written_to(disks: &[String]) -> Vec<u64> {
     if !disks.is_empty() && std::process::Command::new("sync").status().is_err() {
         eprintln!("load: no sync: the disk's figure may be too small");
     }
+    disks.iter().map(|disk| sectors_written(disk) * 512).collect()
+}
+
+/// Sectors of 512 bytes written to a disk so far, from any process.
+pub(crate) fn sectors_written(disk: &str) -> u64 {
     let text = fs::read_to_string("/proc/diskstats").unwrap_or_default();
-    let sectors = |disk: &String| {
-        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        lines.find(|fields| fields.get(2) == Some(&disk.as_str())).and_then(|fields| fields.get(9)?.parse::<u64>().ok())
-    };
-    disks.iter().map(|disk| sectors(disk).unwrap_or(0) * 512).collect()
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let found = lines.find(|fields| fields.get(2) == Some(&disk));
+    found.and_then(|fields| fields.get(9)?.parse().ok()).unwrap_or(0)
 }
 
 /// Makes the peak count from now on, if that is allowed.
