@@ -52,7 +52,7 @@ pub(crate) async fn workers(common: &Common, work: Work) -> Result<Vec<Worker>, 
 /// Has the clients make `common.count` requests together. Answers the latencies, from the time when a request was due, and
 /// the items carried.
 pub(crate) async fn drive(workers: Vec<Worker>, common: &Common) -> Result<(Latencies, u64), Failure> {
-    let (count, rate, epoch) = (common.count, common.rate, Instant::now());
+    let (count, first, rate, epoch) = (common.count, common.first, common.rate, Instant::now());
     let turns = Arc::new(AtomicU64::new(0));
     let mut tasks: JoinSet<Result<(Latencies, u64), Failure>> = JoinSet::new();
     for mut worker in workers {
@@ -71,7 +71,7 @@ pub(crate) async fn drive(workers: Vec<Worker>, common: &Common) -> Result<(Late
                 }
                 loop {
                     let began = due.take().unwrap_or_else(Instant::now);
-                    let done = worker.once(turn).await?;
+                    let done = worker.once(first + turn).await?;
                     record(&mut own, began.elapsed());
                     items += done.items;
                     if done.complete {

@@ -56,6 +56,9 @@ struct Common {
     /// Requests to make; for `pages` and `stream`, whole scans.
     #[arg(long, global = true, default_value_t = 10_000)]
     count: u64,
+    /// The first request's number: it decides which key it is about.
+    #[arg(long, global = true, default_value_t = 0)]
+    first: u64,
     /// Requests a second, begun on time whatever the others take; 0 for as many as the clients make.
     #[arg(long, global = true, default_value_t = 0)]
     rate: u64,

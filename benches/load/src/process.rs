@@ -15,6 +15,8 @@ pub(crate) struct Usage {
     pub(crate) written: u64,
     /// Bytes fetched from the disk.
     pub(crate) read: u64,
+    /// Bytes that it read by system calls, from the page cache or the disk; what is mapped is not among them.
+    pub(crate) read_calls: u64,
 }
 
 /// Linux counts CPU time in hundredths of a second.
@@ -34,6 +36,7 @@ impl Usage {
             peak_kib: number_after(&status, "VmHWM:"),
             written: number_after(&io, "write_bytes:"),
             read: number_after(&io, "read_bytes:"),
+            read_calls: number_after(&io, "rchar:"),
         }
     }
 }
@@ -53,6 +56,15 @@ pub(crate) fn sectors_written(disk: &str) -> u64 {
     let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let found = lines.find(|fields| fields.get(2) == Some(&disk));
     found.and_then(|fields| fields.get(9)?.parse().ok()).unwrap_or(0)
+}
+
+/// How often the threads of a process were put to sleep or taken off a core.
+pub(crate) fn context_switches(pid: u32) -> u64 {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
+    let of_thread = |status: String| {
+        number_after(&status, "voluntary_ctxt_switches:") + number_after(&status, "nonvoluntary_ctxt_switches:")
+    };
+    threads.flatten().flat_map(|thread| fs::read_to_string(thread.path().join("status"))).map(of_thread).sum()
 }
 
 /// Makes the peak count from now on, if that is allowed.

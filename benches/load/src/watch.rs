@@ -40,6 +40,11 @@ impl WatchStream {
         self.created().await
     }
 
+    /// The next answer; nothing if the server ended the stream.
+    pub(crate) async fn next(&mut self) -> Result<Option<pb::WatchResponse>, Failure> {
+        Ok(self.answers.message().await?)
+    }
+
     async fn created(&mut self) -> Result<(), Failure> {
         let created = self.answers.message().await?.ok_or("the stream ended")?.created;
         if created { Ok(()) } else { Err("the first answer does not say that the watch was created".into()) }

@@ -19,8 +19,10 @@ pub(crate) enum Work {
     Pages { limit: i64 },
     Lists { limit: i64 },
     Counts,
+    KeysOnly,
     Stream,
     Mixed,
+    Kubernetes,
 }
 
 /// Which key comes next.
@@ -33,6 +35,10 @@ pub(crate) enum Order {
     /// Any: drawn at random.
     Drawn,
 }
+
+/// Bytes of the objects that `Kubernetes` puts now and then, and how many there are.
+const OBJECT_BYTES: usize = 10 * 1024;
+const OBJECTS: u64 = 2_000;
 
 /// Keys that a client of `Cas` updates in turn.
 const OWN_KEYS: u64 = 16;
@@ -74,6 +80,7 @@ impl Worker {
             Work::Get { serializable } => self.get(turn, serializable).await?,
             Work::Lists { limit } => self.list(limit).await?,
             Work::Counts => self.count().await?,
+            Work::KeysOnly => self.keys_only().await?,
             Work::Stream => self.stream().await?,
             Work::Pages { limit } => {
                 let items = self.page(limit).await?;
@@ -82,6 +89,12 @@ impl Worker {
             Work::Mixed => match mix(turn) % 10 {
                 0..6 => self.cas(turn).await?,
                 6..9 => self.get(turn, false).await?,
+                _ => self.list(500).await?,
+            },
+            Work::Kubernetes => match mix(turn) % 100 {
+                0..80 => self.cas(turn).await?,
+                80..95 => self.get(turn, false).await?,
+                95..97 => self.object(turn).await?,
                 _ => self.list(500).await?,
             },
         };
@@ -155,6 +168,18 @@ impl Worker {
     async fn count(&mut self) -> Result<u64, Failure> {
         let reply = self.kv.range(pb::RangeRequest { count_only: true, ..everything() }).await?;
         Ok(u64::try_from(reply.into_inner().count)?)
+    }
+
+    async fn keys_only(&mut self) -> Result<u64, Failure> {
+        let reply = self.kv.range(pb::RangeRequest { keys_only: true, ..everything() }).await?;
+        Ok(u64::try_from(reply.into_inner().kvs.len())?)
+    }
+
+    /// A put of a large value, of keys behind those that are updated.
+    async fn object(&mut self, turn: u64) -> Result<u64, Failure> {
+        let key = key(self.keys + mix(turn) % OBJECTS);
+        self.kv.put(pb::PutRequest { key, value: value(turn, OBJECT_BYTES), ..Default::default() }).await?;
+        Ok(1)
     }
 
     async fn stream(&mut self) -> Result<u64, Failure> {

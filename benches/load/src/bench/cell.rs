@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::bench::figures::{Figures, Meter, note, note_latencies};
-use crate::bench::phases::{Drive, Phase};
+use crate::bench::phases::{Client, Drive, Phase};
 use crate::bench::place::Place;
 use crate::bench::server::{Kind, Server};
 use crate::drive::{self, workers};
@@ -47,11 +47,6 @@ impl Cell<'_> {
         format!("{scaled:.0}").parse().unwrap_or(1)
     }
 
-    /// The same as a `usize`.
-    pub(crate) fn scaled_size(&self, number: u64) -> usize {
-        usize::try_from(self.scaled(number)).unwrap_or(usize::MAX)
-    }
-
     /// How long is left for warming up.
     pub(crate) fn warm_up(&self) -> Duration {
         self.measured / 5
@@ -73,6 +68,7 @@ impl Cell<'_> {
             keys: size.keys,
             value_bytes: size.value_bytes,
             count: 0,
+            first: 0,
             rate: 0,
             compact_every: 0,
             slow_readers: 0,
@@ -85,16 +81,16 @@ impl Cell<'_> {
         if self.filled >= keys || matches!(self.server.kind, Kind::Disk | Kind::Floor) {
             return Ok(());
         }
-        self.put_all(keys, keys, value_bytes).await?;
+        self.put_all(0, keys, keys, value_bytes).await?;
         self.filled = keys;
         Ok(())
     }
 
-    /// Makes about `puts` puts of the first `keys` keys, in large transactions, each key as often as another.
-    pub(crate) async fn put_all(&self, puts: u64, keys: u64, value_bytes: usize) -> Result<(), Failure> {
+    /// Makes about `puts` puts of the first `keys` keys, in large transactions: in an order without neighbours, from the `first`th on.
+    pub(crate) async fn put_all(&self, first: u64, puts: u64, keys: u64, value_bytes: usize) -> Result<(), Failure> {
         let batch = (FILL_BYTES / u64::try_from(value_bytes)?.max(1)).clamp(1, FILL_PUTS.min(keys));
         let size = Size { clients: 16, connections: 4, keys, value_bytes };
-        let common = Common { count: puts.div_ceil(batch), ..self.common(size) };
+        let common = Common { first: first / batch, count: puts.div_ceil(batch), ..self.common(size) };
         let work = Work::Put { batch, order: Order::Scattered };
         drive::drive(workers(&common, work).await?, &common).await?;
         Ok(())
@@ -110,8 +106,12 @@ impl Cell<'_> {
     /// Has clients work for the warm-up and the measured time, at `rate` a second or without limit. Answers the figures and the requests
     /// made in all.
     pub(crate) async fn steady(&self, size: Size, work: Work, rate: u64) -> Result<(Figures, u64), Failure> {
-        let workers = workers(&self.common(size), work).await?;
-        let drive = Drive::begin(workers, rate, self.first_turn(), 3);
+        self.steady_with(workers(&self.common(size), work).await?, rate).await
+    }
+
+    /// The same with any clients.
+    pub(crate) async fn steady_with<C: Client>(&self, clients: Vec<C>, rate: u64) -> Result<(Figures, u64), Failure> {
+        let drive = Drive::begin(clients, rate, self.first_turn(), 3);
         tokio::time::sleep(self.warm_up()).await;
         let meter = Meter::begin(self.server.pid());
         drive.enter(1);
@@ -128,7 +128,9 @@ impl Cell<'_> {
             return Err(format!("no request was answered within {:?}", self.measured).into());
         }
         let mut figures = used.figures(phase.requests());
-        note(&mut figures, "items_rate", phase.items as f64 / used.seconds());
+        if phase.items != phase.requests() {
+            note(&mut figures, "items_rate", phase.items as f64 / used.seconds());
+        }
         note_latencies(&mut figures, "", &phase.latencies);
         Ok((figures, all))
     }
@@ -139,12 +141,18 @@ impl Cell<'_> {
         self.rest().await?;
         let before = self.place.written(self.server.pid())?;
         let (mut figures, requests) = self.steady(size, work, rate).await?;
-        let pid = self.server.pid();
-        // Of a process that has ended, /proc says nothing.
-        let (running, _) = (self.place.written(pid)?, self.server.stop().await?);
-        let after = self.place.written(None)?.max(running);
+        let after = self.written_at_rest().await?;
         note(&mut figures, "written_bytes", (after - before) as f64 / requests as f64);
-        self.server.run().await?;
         Ok(figures)
+    }
+
+    /// Bytes written so far, with what a stop in order writes; the server runs again afterwards.
+    pub(crate) async fn written_at_rest(&mut self) -> Result<u64, Failure> {
+        // Of a process that has ended, /proc says nothing.
+        let running = self.place.written(self.server.pid())?;
+        self.server.stop().await?;
+        let stopped = self.place.written(None)?;
+        self.server.run().await?;
+        Ok(stopped.max(running))
     }
 }

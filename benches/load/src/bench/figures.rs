@@ -64,6 +64,11 @@ impl Used {
         self.seconds
     }
 
+    /// By how much memory grew at most.
+    pub(crate) fn growth_mib(&self) -> f64 {
+        self.peak_kib.saturating_sub(self.resident_before_kib) as f64 / MIB
+    }
+
     /// The usual figures, where `requests` were made meanwhile.
     pub(crate) fn figures(&self, requests: u64) -> Figures {
         let mut figures = Figures::new();

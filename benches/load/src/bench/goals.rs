@@ -22,7 +22,9 @@ pub(crate) enum Bound {
     /// At most so many times the sum of the floor's and the disk's.
     OfFloorAndDisk(f64),
     /// At most so many times another figure of Sternpost's.
-    Of(f64, &'static str),
+    AtMostOf(f64, &'static str),
+    /// At least so many times another figure of Sternpost's.
+    AtLeastOf(f64, &'static str),
 }
 
 /// Short for a goal.
@@ -40,7 +42,8 @@ impl Goal {
             Bound::Below(most) => format!("{figure} ≤ {most}"),
             Bound::AboveFloor(most) => format!("{figure} ≤ floor + {most}"),
             Bound::OfFloorAndDisk(times) => format!("{figure} ≤ {times} × (floor + disk)"),
-            Bound::Of(times, other) => format!("{figure} ≤ {times} × {other}"),
+            Bound::AtMostOf(times, other) => format!("{figure} ≤ {times} × {other}"),
+            Bound::AtLeastOf(times, other) => format!("{figure} ≥ {times} × {other}"),
         }
     }
 
@@ -58,9 +61,13 @@ impl Goal {
                 let sum = of("floor")? + of("disk")?;
                 (ours / sum, ours <= times * sum)
             }
-            Bound::Of(times, other) => {
+            Bound::AtMostOf(times, other) => {
                 let other = figure("sternpost", other)?;
                 (ours / other, ours <= times * other)
+            }
+            Bound::AtLeastOf(times, other) => {
+                let other = figure("sternpost", other)?;
+                (ours / other, ours >= times * other)
             }
         })
     }

@@ -143,8 +143,8 @@ async fn measure_cell(
     kind: Kind,
     named: &Record,
 ) -> Result<u32, Failure> {
-    place.make_fresh(disk_mib(group, arguments.scale))?;
-    let server = Server::start(kind, &arguments.binaries, &place.path(), &[], &[]).await;
+    place.make_fresh(group.disk_mib)?;
+    let server = Server::start(kind, &arguments.binaries, &place.path(), group.flags).await;
     let mut failures = 0;
     let mut cell = Ok(()).and(server).map(|server| Cell {
         server,
@@ -175,10 +175,4 @@ async fn measure_cell(
         record::append(&arguments.results, &record)?;
     }
     Ok(failures)
-}
-
-fn disk_mib(group: &Group, scale: f64) -> u64 {
-    const LEAST_MIB: u64 = 1024;
-    let scaled = format!("{:.0}", (group.disk_mib as f64 * scale).ceil());
-    scaled.parse().unwrap_or(group.disk_mib).max(LEAST_MIB)
 }

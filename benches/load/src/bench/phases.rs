@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::Failure;
 use crate::report::{Latencies, latencies, record};
-use crate::worker::Worker;
+use crate::worker::{Done, Worker};
 
 /// How long a client waits after an error, so that a dead server is not asked a million times a second.
 const AFTER_ERROR: Duration = Duration::from_millis(10);
@@ -21,6 +21,18 @@ pub(crate) struct Phase {
     pub(crate) items: u64,
     /// Requests that were answered with an error; they are in nothing else.
     pub(crate) failed: u64,
+}
+
+/// Makes one request after the other.
+pub(crate) trait Client: Send + 'static {
+    /// Makes the `turn`th request of all clients together.
+    fn once(&mut self, turn: u64) -> impl Future<Output = Result<Done, Failure>> + Send;
+}
+
+impl Client for Worker {
+    async fn once(&mut self, turn: u64) -> Result<Done, Failure> {
+        Worker::once(self, turn).await
+    }
 }
 
 /// Clients at work.
@@ -54,7 +66,7 @@ impl Phase {
 impl Drive {
     /// Sets the clients to work in phase 0 of `phases`: `rate` requests a second, or as many as they can for 0. The first request is the
     /// `first`th, which decides what it asks for.
-    pub(crate) fn begin(workers: Vec<Worker>, rate: u64, first: u64, phases: usize) -> Drive {
+    pub(crate) fn begin<C: Client>(clients: Vec<C>, rate: u64, first: u64, phases: usize) -> Drive {
         let shared = Arc::new(Shared {
             phase: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
@@ -65,8 +77,8 @@ impl Drive {
             error: std::sync::Mutex::default(),
         });
         let mut tasks = JoinSet::new();
-        for worker in workers {
-            tasks.spawn(work(worker, Arc::clone(&shared), phases));
+        for client in clients {
+            tasks.spawn(work(client, Arc::clone(&shared), phases));
         }
         Drive { shared, tasks, phases }
     }
@@ -92,7 +104,7 @@ impl Drive {
     }
 }
 
-async fn work(mut worker: Worker, shared: Arc<Shared>, phases: usize) -> Result<Vec<Phase>, Failure> {
+async fn work<C: Client>(mut client: C, shared: Arc<Shared>, phases: usize) -> Result<Vec<Phase>, Failure> {
     let mut own = (0..phases).map(|_| Phase::new()).collect::<Result<Vec<_>, _>>()?;
     while !shared.stop.load(Ordering::Relaxed) {
         let turn = shared.turns.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +113,7 @@ async fn work(mut worker: Worker, shared: Arc<Shared>, phases: usize) -> Result<
             began = shared.epoch + Duration::from_secs_f64(turn as f64 / shared.rate as f64);
             tokio::time::sleep_until(began.into()).await;
         }
-        let done = worker.once(shared.first + turn).await;
+        let done = client.once(shared.first + turn).await;
         let phase = own.get_mut(shared.phase.load(Ordering::SeqCst)).ok_or("there is no such phase")?;
         match done {
             Ok(done) => {

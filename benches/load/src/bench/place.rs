@@ -66,10 +66,20 @@ impl Place {
         Ok(process::sectors_written(&name) * 512)
     }
 
-    /// Bytes that the files in it take.
-    pub(crate) fn taken(&self) -> Result<u64, Failure> {
-        let du = output("du", &["--summarize", "--block-size=1", text(&self.path())?])?;
-        Ok(du.split_whitespace().next().unwrap_or_default().parse()?)
+    /// Bytes that the files with these names take, anywhere in it.
+    pub(crate) fn bytes_of(&self, names: &[&str]) -> Result<u64, Failure> {
+        let (mut directories, mut bytes) = (vec![self.path()], 0);
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory)? {
+                let (entry, found) = entry.and_then(|entry| entry.metadata().map(|found| (entry, found)))?;
+                if found.is_dir() {
+                    directories.push(entry.path());
+                } else if names.iter().any(|name| entry.file_name() == *name) {
+                    bytes += found.blocks() * 512;
+                }
+            }
+        }
+        Ok(bytes)
     }
 
     fn clear(&mut self) {

@@ -47,6 +47,8 @@ pub(crate) struct Binaries {
 pub(crate) struct Server {
     pub(crate) kind: Kind,
     pub(crate) endpoint: String,
+    /// What runs the command, without staying between it and this process.
+    tracer: Vec<String>,
     command: Vec<String>,
     child: Option<Child>,
     output: PathBuf,
@@ -76,15 +78,8 @@ impl Binaries {
 }
 
 impl Server {
-    /// Starts one over the data in `data`, with `flags` besides, and waits until it answers. `tracer` is a command that
-    /// runs it, or nothing.
-    pub(crate) async fn start(
-        kind: Kind,
-        binaries: &Binaries,
-        data: &Path,
-        flags: &[&str],
-        tracer: &[&str],
-    ) -> Result<Server, Failure> {
+    /// Starts one over the data in `data` and waits until it answers. Sternpost gets `flags` besides.
+    pub(crate) async fn start(kind: Kind, binaries: &Binaries, data: &Path, flags: &[&str]) -> Result<Server, Failure> {
         let (client, peer) = (free_port()?, free_port()?);
         let endpoint = format!("http://127.0.0.1:{client}");
         let binary = binaries.of(kind)?;
@@ -93,7 +88,8 @@ impl Server {
         let peers = format!("http://127.0.0.1:{peer}");
         let own: Vec<&str> = match kind {
             Kind::Sternpost => {
-                vec!["--data-dir", &data, "--listen-client-urls", &endpoint, "--quota-backend-bytes=-1"]
+                let own = ["--data-dir", &data, "--listen-client-urls", &endpoint, "--quota-backend-bytes=-1"];
+                own.into_iter().chain(flags.iter().copied()).collect()
             }
             #[rustfmt::skip]
             Kind::Etcd => vec![
@@ -103,12 +99,9 @@ impl Server {
             Kind::Floor => vec!["floor", "--listen", endpoint.trim_start_matches("http://")],
             Kind::Disk => vec![],
         };
-        let program = path(binary)?;
-        let mut command: Vec<String> = tracer.iter().map(|&part| part.to_owned()).collect();
-        command.push(program);
-        command.extend(own.into_iter().chain(flags.iter().copied()).map(str::to_owned));
+        let command = [path(binary)?].into_iter().chain(own.into_iter().map(str::to_owned)).collect();
         let output = std::env::temp_dir().join(format!("load-{}-{}.log", std::process::id(), kind.name()));
-        let mut server = Server { kind, endpoint, command, child: None, output };
+        let mut server = Server { kind, endpoint, tracer: Vec::new(), command, child: None, output };
         server.run().await?;
         Ok(server)
     }
@@ -118,7 +111,8 @@ impl Server {
         if self.kind == Kind::Disk {
             return Ok(Duration::ZERO);
         }
-        let (program, arguments) = self.command.split_first().ok_or("no command")?;
+        let command: Vec<&String> = self.tracer.iter().chain(&self.command).collect();
+        let (program, arguments) = command.split_first().ok_or("no command")?;
         let output = File::create(&self.output)?;
         let began = Instant::now();
         let mut command = Command::new(program);
@@ -132,6 +126,11 @@ impl Server {
             sleep(LOOK).await;
         }
         Ok(began.elapsed())
+    }
+
+    /// From the next start on it runs under another program, which must become the server by `exec`.
+    pub(crate) fn trace_by(&mut self, tracer: &[&str]) {
+        self.tracer = tracer.iter().map(|&part| part.to_owned()).collect();
     }
 
     /// The process to measure.

@@ -51,6 +51,24 @@ pub(crate) async fn get(cell: &mut Cell<'_>) -> Result<Figures, Failure> {
     Ok(cell.steady(size, Work::Get { serializable: false }, 0).await?.0)
 }
 
+/// Puts over so many keys.
+pub(crate) async fn put_of(cell: &mut Cell<'_>, keys: u64) -> Result<Figures, Failure> {
+    let size = scale_size(cell, keys);
+    cell.fill(size.keys, VALUE_BYTES).await?;
+    cell.steady_writes(size, Work::Put { batch: 1, order: Order::Drawn }, 0).await
+}
+
+/// Gets of so many keys.
+pub(crate) async fn get_of(cell: &mut Cell<'_>, keys: u64) -> Result<Figures, Failure> {
+    let size = scale_size(cell, keys);
+    cell.fill(size.keys, VALUE_BYTES).await?;
+    Ok(cell.steady(size, Work::Get { serializable: false }, 0).await?.0)
+}
+
+fn scale_size(cell: &Cell<'_>, keys: u64) -> Size {
+    Size { clients: 64, connections: 16, keys: cell.scaled(keys), value_bytes: VALUE_BYTES }
+}
+
 /// Appends the bytes of a put and waits until they are on the disk; then the same over bytes that were written before.
 fn append(cell: &Cell<'_>) -> Result<Figures, Failure> {
     let directory = cell.place.path();
