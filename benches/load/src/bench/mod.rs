@@ -28,7 +28,7 @@ use server::{Binaries, Kind, Server};
 /// How long a row may take with one server at scale 1.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// The shortest time that is measured.
-const LEAST: Duration = Duration::from_secs(1);
+const LEAST: Duration = Duration::from_millis(250);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = rows::list())]

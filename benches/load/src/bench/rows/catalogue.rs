@@ -210,7 +210,7 @@ pub(super) const GROUPS: &[Group] = &[
         disk_mib: 14 * 1024,
         rows: &[Row {
             name: "shrink",
-            about: "a file of 2 GiB with nine tenths garbage is rewritten while 16 clients put 1000 times a second",
+            about: "a file of 2 GiB with nine tenths garbage is rewritten while 16 clients put 100 times a second",
             work: |cell| Box::pin(space::shrink(cell)),
             goals: &[
                 goal("file_over_live", Below(1.2)),

@@ -18,6 +18,8 @@ const FLUSH_WITHIN: u64 = 1_000_000;
 const NEARLY: f64 = 0.95;
 /// Puts that etcd gets in the same place: what Sternpost holds in memory at most is as many.
 const ETCD_TAIL: u64 = 100_000;
+/// The metric that tells how many changes the part in memory has that will be flushed next.
+const ACTIVE_CHANGES: &str = "sternpost_recent_changes{part=\"active\"}";
 /// Times as long as other rows: ten minutes.
 const TIMES: u32 = 60;
 
@@ -69,8 +71,8 @@ fn recent_changes(cell: &Cell<'_>) -> Result<f64, Failure> {
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n")?;
     let mut page = String::new();
     stream.read_to_string(&mut page)?;
-    let line = page.lines().find_map(|line| line.strip_prefix("sternpost_recent_changes "));
-    Ok(line.ok_or("the metrics do not tell sternpost_recent_changes")?.trim().parse()?)
+    let line = page.lines().find_map(|line| line.strip_prefix(ACTIVE_CHANGES));
+    Ok(line.ok_or_else(|| format!("the metrics do not tell {ACTIVE_CHANGES}"))?.trim().parse()?)
 }
 
 /// No client at all.

@@ -15,6 +15,8 @@ use crate::worker::{Order, Work};
 
 const WRITE: Work = Work::Put { batch: 1, order: Order::Drawn };
 const PUTS_PER_SECOND: u64 = 1000;
+/// Few, because what they write is garbage too.
+const PUTS_PER_SECOND_SHRINKING: u64 = 100;
 const COMPACTED: u64 = 1_000_000;
 const COMPACTED_SIZE: Size = Size { clients: 16, connections: 4, keys: 100_000, value_bytes: 256 };
 
@@ -29,7 +31,8 @@ pub(crate) async fn compaction(cell: &mut Cell<'_>) -> Result<Figures, Failure> 
     cell.put_all(0, cell.scaled(COMPACTED) + size.keys, size.keys, size.value_bytes).await?;
     cell.rest().await?;
     let common = cell.common(size);
-    let (mut figures, failed) = beside(cell, size, async move { compact_now(&common, true).await }).await?;
+    let (mut figures, failed) =
+        beside(cell, size, PUTS_PER_SECOND, async move { compact_now(&common, true).await }).await?;
     if let Some(failed) = failed {
         return Err(failed.into());
     }
@@ -48,7 +51,7 @@ pub(crate) async fn shrink(cell: &mut Cell<'_>) -> Result<Figures, Failure> {
     cell.rest().await?;
     let channel = connect(&cell.common(size)).await?;
     let before = file_bytes(cell)?;
-    let (mut figures, failed) = beside(cell, size, defragment(channel)).await?;
+    let (mut figures, failed) = beside(cell, size, PUTS_PER_SECOND_SHRINKING, defragment(channel)).await?;
     let after = file_bytes(cell)?;
     let live = keys * (u64::try_from(size.value_bytes)? + u64::try_from(crate::keys::key(0).len())?);
     if let Some(failed) = failed {
@@ -76,14 +79,15 @@ fn file_bytes(cell: &Cell<'_>) -> Result<u64, Failure> {
     if found == 0 { Err("there is no database file".into()) } else { Ok(found) }
 }
 
-/// Puts at a steady rate for the measured time, then beside `work`, and half of the measured time longer. Answers the figures of the
+/// Puts at `rate` for the measured time, then beside `work`, and half of the measured time longer. Answers the figures of the
 /// second part, and what the first failed request said.
 async fn beside(
     cell: &Cell<'_>,
     size: Size,
+    rate: u64,
     work: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(Figures, Option<String>), Failure> {
-    let drive = Drive::begin(workers(&cell.common(size), WRITE).await?, PUTS_PER_SECOND, cell.first_turn(), 3);
+    let drive = Drive::begin(workers(&cell.common(size), WRITE).await?, rate, cell.first_turn(), 3);
     tokio::time::sleep(cell.warm_up()).await;
     drive.enter(1);
     tokio::time::sleep(cell.measured).await;
