@@ -146,7 +146,7 @@ async fn measure_cell(
     place.make_fresh(group.disk_mib)?;
     let server = Server::start(kind, &arguments.binaries, &place.path(), group.flags).await;
     let mut failures = 0;
-    let mut cell = Ok(()).and(server).map(|server| Cell {
+    let mut cell = server.map(|server| Cell {
         server,
         place,
         scale: arguments.scale,
