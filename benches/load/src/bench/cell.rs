@@ -1,6 +1,6 @@
 //! One server in one round: what the work of a row has at hand.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bench::figures::{Figures, Meter, note, note_latencies};
 use crate::bench::phases::{Client, Drive, Phase};
@@ -16,6 +16,11 @@ const FILL_BYTES: u64 = 1 << 20;
 const FILL_PUTS: u64 = 100;
 /// Turns of one seed: runs with different seeds ask for different keys.
 const TURNS_OF_SEED: u64 = 1_000_000_007;
+
+/// How long the first answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks whether it is there.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A running server over data of its own.
 pub(crate) struct Cell<'a> {
@@ -115,7 +120,11 @@ impl Cell<'_> {
         tokio::time::sleep(self.warm_up()).await;
         let meter = Meter::begin(self.server.pid());
         drive.enter(1);
-        tokio::time::sleep(self.measured).await;
+        let (answered, began) = (drive.answered(), Instant::now());
+        // A slow machine may need longer for one answer.
+        while began.elapsed() < self.measured || (drive.answered() == answered && began.elapsed() < PATIENCE) {
+            tokio::time::sleep(self.measured.saturating_sub(began.elapsed()).max(LOOK)).await;
+        }
         let used = meter.end();
         drive.enter(2);
         let (phases, error) = drive.end().await?;
@@ -125,7 +134,7 @@ impl Cell<'_> {
         let all = phases.iter().map(Phase::requests).sum();
         let phase = phases.get(1).ok_or("no phase was measured")?;
         if phase.requests() == 0 {
-            return Err(format!("no request was answered within {:?}", self.measured).into());
+            return Err(format!("no request was answered within {PATIENCE:?}").into());
         }
         let mut figures = used.figures(phase.requests());
         if phase.items != phase.requests() {

@@ -46,6 +46,7 @@ struct Shared {
     phase: AtomicUsize,
     stop: AtomicBool,
     turns: AtomicU64,
+    answered: AtomicU64,
     first: u64,
     rate: u64,
     epoch: Instant,
@@ -71,6 +72,7 @@ impl Drive {
             phase: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             turns: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             first,
             rate,
             epoch: Instant::now(),
@@ -86,6 +88,11 @@ impl Drive {
     /// From now on answers count for this phase.
     pub(crate) fn enter(&self, phase: usize) {
         self.shared.phase.store(phase, Ordering::SeqCst);
+    }
+
+    /// Requests that were answered so far, well or not.
+    pub(crate) fn answered(&self) -> u64 {
+        self.shared.answered.load(Ordering::SeqCst)
     }
 
     /// Ends when all that was begun is answered. Gives each phase, and what the first error said.
@@ -126,6 +133,7 @@ async fn work<C: Client>(mut client: C, shared: Arc<Shared>, phases: usize) -> R
                 tokio::time::sleep(AFTER_ERROR).await;
             }
         }
+        shared.answered.fetch_add(1, Ordering::Relaxed);
     }
     Ok(own)
 }
