@@ -17,10 +17,11 @@ pub(crate) fn machine() -> String {
     format!("{cores} cores, {model}, {} GiB, Linux {}", kib >> 20, file("/proc/sys/kernel/osrelease").trim())
 }
 
-/// The commit that is checked out, with a plus if files differ from it.
+/// The commit that is checked out, with a plus if files differ from it, other than what is measured and its page.
 pub(crate) fn commit() -> Result<String, Failure> {
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"])?;
-    let changed = output("git", &["status", "--porcelain", "--untracked-files=no"])?;
+    let but = [":/", ":!/benches/results.jsonl", ":!/benches/README.md"];
+    let changed = output("git", &[["status", "--porcelain", "--untracked-files=no", "--"].as_slice(), &but].concat())?;
     Ok(if changed.is_empty() { commit } else { commit + "+" })
 }
 
