@@ -97,7 +97,7 @@ func listsAt(t *test, server *apiserver, h history) {
 	last := h.revisions[len(h.revisions)-1]
 	t.part("Exact gives the state of then, "+server.name, func(p *part) {
 		for i, revision := range h.revisions {
-			for _, limit := range []string{"", "500"} {
+			for _, limit := range []string{"0", "500"} {
 				at := query(path, "resourceVersion", strconv.FormatInt(revision, 10), "resourceVersionMatch", "Exact", "limit", limit)
 				list := p.get(server.admin, at)
 				p.holds(maps.Equal(state(list), h.at[revision]) && list.revision() == revision,
@@ -133,7 +133,7 @@ func listsAt(t *test, server *apiserver, h history) {
 		p.holds(maps.Equal(state(list), h.at[last]) && list.revision() >= last, "unset: %v at %d", state(list), list.revision())
 		for _, wrong := range []string{"0", ""} {
 			got := p.send(server.admin, "GET", query(path, "resourceVersion", wrong, "resourceVersionMatch", "Exact"), nil)
-			p.holds(got.code == 400, "Exact at %q: got %v", wrong, got)
+			p.holds(got.is(422, "Invalid"), "Exact at %q: got %v", wrong, got)
 		}
 		p.sees("%d objects at %d", len(list.items()), list.revision())
 	})
