@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -103,7 +104,8 @@ func (p *part) change(clients ...*api) int {
 	return watchedChanges
 }
 
-// follow watches from a revision until the last object, and begins anew from the last event's after so many of them.
+// follow watches from a revision until the last object, and begins anew from the last event's after so many of them, or
+// when the apiserver ends the watch, as it does with one that is slow.
 func follow(p *part, client *api, path string, from int64, span int) ([]change, error) {
 	var seen []change
 	for {
@@ -113,6 +115,9 @@ func follow(p *part, client *api, path string, from int64, span int) ([]change, 
 		}
 		for range span {
 			e, err := w.next()
+			if err == io.EOF {
+				break
+			}
 			if err != nil {
 				w.close()
 				return seen, fmt.Errorf("after %d events, at %d: %w", len(seen), from, err)
