@@ -1,6 +1,7 @@
 //! One connection: HTTP/1.1 or HTTP/2 by its first bytes, with limits, a deadline for the greeting and an orderly end.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -11,13 +12,14 @@ use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tracing::debug;
 
 use super::front::Front;
+use super::handlers::{Begun, Handlers};
 use super::limits::Limits;
 use super::tls::ClientName;
 
@@ -28,7 +30,6 @@ const GREETING_BYTES: usize = 24 + 9;
 /// What every connection of an address shares.
 #[derive(Clone)]
 pub(super) struct Protocol {
-    builder: Arc<Builder<TokioExecutor>>,
     front: Front,
     pub(super) limits: Arc<Limits>,
     pub(super) stop: watch::Receiver<bool>,
@@ -37,12 +38,12 @@ pub(super) struct Protocol {
 impl Protocol {
     /// Connections that are answered by `front` until `stop` turns true.
     pub(super) fn new(front: Front, limits: Arc<Limits>, stop: watch::Receiver<bool>) -> Protocol {
-        Protocol { builder: Arc::new(builder(&limits)), front, limits, stop }
+        Protocol { front, limits, stop }
     }
 }
 
-fn builder(limits: &Limits) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn builder(limits: &Limits, begun: Begun) -> Builder<Begun> {
+    let mut builder = Builder::new(begun);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head_timeout);
     builder
         .http2()
@@ -64,7 +65,9 @@ pub(super) async fn serve<S>(stream: S, client: Option<ClientName>, protocol: Pr
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Protocol { builder, front, limits, mut stop } = protocol;
+    let Protocol { front, limits, mut stop } = protocol;
+    let begun = Begun::default();
+    let (builder, mut handlers) = (builder(&limits, begun.clone()), Handlers::new(begun));
     let greeting = Greeting::default();
     let stream = TokioIo::new(Greeted { stream, greeting: greeting.clone() });
     let service = service_fn(|request: Request<Incoming>| {
@@ -81,7 +84,7 @@ where
     let mut stopping = false;
     loop {
         tokio::select! {
-            ended = connection.as_mut() => {
+            ended = poll_fn(|context| handlers.poll_with(context, connection.as_mut())) => {
                 if let Err(error) = ended {
                     debug!(%error, "connection ended");
                 }

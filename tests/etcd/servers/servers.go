@@ -3,6 +3,7 @@ package servers
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -38,11 +40,12 @@ const (
 // Server is one process and what is needed to start it again on the same directory and port.
 type Server struct {
 	Kind     Kind
-	Endpoint string // host:port
+	Endpoint string // host:port, or unix:PATH
 	DataDir  string
 	LogPath  string
 
 	binary string
+	tls    *tls.Config // of its clients; nil is in the clear
 	args   []string
 	cmd    *exec.Cmd
 	ended  chan error
@@ -86,14 +89,26 @@ func StartBinary(ctx context.Context, kind Kind, binary, dir string, flags ...st
 	if err != nil {
 		return nil, err
 	}
+	return StartURL(ctx, kind, binary, dir, "http://"+client, nil, flags...)
+}
+
+// StartURL is StartBinary at an address of the caller's: http or https before host:port, unix or unixs before a path. Clients
+// use the configuration where the address asks for one; the flags say what the server has.
+func StartURL(
+	ctx context.Context, kind Kind, binary, dir, url string, client *tls.Config, flags ...string,
+) (*Server, error) {
+	scheme, address, _ := strings.Cut(url, "://")
+	if strings.HasPrefix(scheme, "unix") {
+		address = "unix:" + address
+	}
 	s := &Server{
 		Kind:     kind,
-		Endpoint: client,
+		Endpoint: address,
 		DataDir:  filepath.Join(dir, string(kind)),
 		LogPath:  filepath.Join(dir, string(kind)+".log"),
 		binary:   binary,
+		tls:      client,
 	}
-	url := "http://" + client
 	s.args = []string{"--data-dir", s.DataDir, "--listen-client-urls", url, "--advertise-client-urls", url}
 	if kind == Etcd {
 		peer, err := FreePort()
@@ -155,8 +170,12 @@ func (s *Server) awaitAnswer(ctx context.Context) error {
 
 // Dial opens a connection with no limit on what may be received.
 func (s *Server) Dial(options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	security := insecure.NewCredentials()
+	if s.tls != nil {
+		security = credentials.NewTLS(s.tls)
+	}
 	options = append([]grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(security),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<31-1), grpc.MaxCallSendMsgSize(1<<31-1)),
 	}, options...)
 	return grpc.NewClient(s.Endpoint, options...)

@@ -1,0 +1,57 @@
+//! The requests of one connection, carried out by the task of the connection.
+//!
+//! HTTP/2 would give each request a task of its own. Requests that wait for the same sync are answered at the same moment, and each answer
+//! would then be written to the socket by itself: the task that wakes last runs first. In one task whatever is ready becomes one
+//! write, and many wake-ups become one. A call that may block goes elsewhere anyway (`Context::blocking`).
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hyper::rt::Executor;
+
+type Handler = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Takes the requests that a connection begins; clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Begun(Arc<Mutex<Vec<Handler>>>);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begun {
+    fn execute(&self, handler: F) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(handler));
+    }
+}
+
+/// The requests of a connection that are not answered yet. Dropping it ends them.
+pub(super) struct Handlers {
+    begun: Begun,
+    running: FuturesUnordered<Handler>,
+}
+
+impl Handlers {
+    /// Those that `begun` takes.
+    pub(super) fn new(begun: Begun) -> Handlers {
+        Handlers { begun, running: FuturesUnordered::new() }
+    }
+
+    /// Polls the connection, and before and after it the requests, so that their answers leave with it.
+    pub(super) fn poll_with<C: Future>(
+        &mut self,
+        context: &mut Context<'_>,
+        mut connection: Pin<&mut C>,
+    ) -> Poll<C::Output> {
+        loop {
+            while let Poll::Ready(Some(())) = self.running.poll_next_unpin(context) {}
+            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                return Poll::Ready(ended);
+            }
+            let begun = std::mem::take(&mut *self.begun.0.lock().unwrap_or_else(PoisonError::into_inner));
+            if begun.is_empty() {
+                return Poll::Pending;
+            }
+            self.running.extend(begun);
+        }
+    }
+}
