@@ -1,0 +1,202 @@
+// Check 15: many resources and many objects come and go, and the store is as small afterwards as before.
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	stormResources = 200
+	stormObjects   = 5000
+	each200        = 5 // custom objects of each resource
+	settledBy      = 2 * time.Minute
+)
+
+const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+func storms(t *test) {
+	c, server := t.alone(options{}, "--etcd-compaction-interval=0", "--delete-collection-workers=8")
+	n := t.scaled(stormObjects)
+	var standing map[string]version
+	var before usage
+	t.part("what stands all the while", func(p *part) {
+		// Caches and buffers of a store fill with use, so it has had this much before anything is measured.
+		for _, resource := range []string{"configmaps", "secrets"} {
+			p.must(fill(p, server.admin, t.in(resource), "standing", n), "%s", resource)
+		}
+		before = p.settled(c.store, func(usage) bool { return true })
+		standing, _ = p.listed(server.admin, t.configMaps())
+		p.holds(len(standing) == n, "%d objects", len(standing))
+		p.sees("%d ConfigMaps and as many Secrets: %v", n, before)
+	})
+	if t.failed > 0 {
+		return
+	}
+	t.part("resources are defined, used and deleted", func(p *part) {
+		resources := t.scaled(stormResources)
+		began := time.Now()
+		p.must(each(4, func(w int) error {
+			for i := w; i < resources; i += 4 {
+				if err := defined(p, server.admin, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		}), "a resource")
+		made, top := time.Since(began), p.uses(c.store)
+		p.must(each(4, func(w int) error {
+			for i := w; i < resources; i += 4 {
+				if err := undefined(p, server.admin, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		}), "a resource")
+		p.awaitEvery(time.Second, 5*time.Minute, "all resources are gone", func() bool {
+			return len(p.get(server.admin, definitions).items()) == 0
+		})
+		left, err := p.keys(c.store, "/registry/storm.example.com/")
+		p.must(err, "the store")
+		p.holds(left == 0, "%d custom objects are left in the store", left)
+		deleted := time.Since(began) - made
+		after := p.back(c.store, before)
+		p.sees("%d with %d objects each, defined and used in %.0f s, deleted in %.0f s; at the top %v, then %v", resources, each200,
+			made.Seconds(), deleted.Seconds(), top, after)
+	})
+	t.part("a namespace of many objects is deleted", func(p *part) {
+		namespace := t.namespace + "-storm"
+		p.create(server.admin, "/api/v1/namespaces", object{"metadata": object{"name": namespace}})
+		paths := map[string]int{"configmaps": n * 4 / 10, "secrets": n * 3 / 10, "serviceaccounts": n / 10, "pods": n / 5}
+		began := time.Now()
+		for resource, count := range paths {
+			p.must(fill(p, server.admin, "/api/v1/namespaces/"+namespace+"/"+resource, "storm", count), "%s", resource)
+		}
+		made, top := time.Since(began), p.uses(c.store)
+		p.endNamespace(server.admin, namespace, paths)
+		deleted := time.Since(began) - made
+		for resource := range paths {
+			left, err := p.keys(c.store, "/registry/"+resource+"/"+namespace+"/")
+			p.must(err, "the store")
+			p.holds(left == 0, "%d %s are left in the store", left, resource)
+		}
+		after := p.back(c.store, before)
+		p.sees("%d objects made in %.0f s, deleted in %.0f s; at the top %v, then %v", n, made.Seconds(), deleted.Seconds(), top, after)
+	})
+	t.part("what stood is as it was", func(p *part) {
+		now, _ := p.listed(server.admin, t.configMaps())
+		p.holds(maps.Equal(now, standing), "%d objects, were %d", len(now), len(standing))
+		p.sees("%d objects", len(now))
+	})
+}
+
+// back waits until the store uses no more than one and a half times what it did; an etcd only tells.
+func (p *part) back(s *store, before usage) usage {
+	now := p.settled(s, func(u usage) bool { return u.within(before) })
+	p.holds(now.within(before) || s.server.Kind == "etcd", "before %v, after %v", before, now)
+	return now
+}
+
+// settled compacts, and waits at most settledBy for a usage that will do.
+func (p *part) settled(s *store, does func(usage) bool) usage {
+	p.compacts(s)
+	now := p.uses(s)
+	for deadline := time.Now().Add(settledBy); !does(now) && time.Now().Before(deadline) && p.ctx.Err() == nil; now = p.uses(s) {
+		time.Sleep(time.Second)
+	}
+	return now
+}
+
+// fill creates objects of about a kilobyte.
+func fill(p *part, a *api, path, name string, n int) error {
+	const writers = 8
+	value := strings.Repeat("v", kib)
+	return each(writers, func(w int) error {
+		for i := w; i < n; i += writers {
+			o := valued(fmt.Sprintf("%s-%05d", name, i), value)
+			if strings.HasSuffix(path, "/pods") {
+				o["spec"] = object{"containers": []object{{"name": "one", "image": "example.com/one"}}}
+			}
+			if got, err := a.send(p.ctx, "POST", path, o); err != nil || got.code != http.StatusCreated {
+				return fmt.Errorf("POST %s: %v: %v", path, err, got)
+			}
+		}
+		return nil
+	})
+}
+
+func stormName(i int) string { return fmt.Sprintf("storm%03ds", i) }
+
+// defined makes a resource, and objects of it once it is served.
+func defined(p *part, a *api, i int) error {
+	plural, kind := stormName(i), fmt.Sprintf("Storm%03d", i)
+	got, err := a.send(p.ctx, "POST", definitions, object{
+		"metadata": object{"name": plural + ".storm.example.com"},
+		"spec": object{
+			"group": "storm.example.com", "scope": "Cluster", "names": object{"plural": plural, "kind": kind},
+			"versions": []object{{
+				"name": "v1", "served": true, "storage": true,
+				"schema": object{"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}},
+		},
+	})
+	if err != nil || got.code != http.StatusCreated {
+		return fmt.Errorf("%s: %v: %v", plural, err, got)
+	}
+	path := "/apis/storm.example.com/v1/" + plural
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if got, err = a.send(p.ctx, "GET", path, nil); err == nil && got.code == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is not served: %v: %v", plural, err, got)
+		}
+	}
+	for j := range each200 {
+		o := valued(fmt.Sprintf("object-%d", j), plural).set("storm.example.com/v1", "apiVersion").set(kind, "kind")
+		// A resource that has just been established refuses to create for some seconds.
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			if got, err = a.send(p.ctx, "POST", path, o); err == nil && got.code == http.StatusCreated {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("an object of %s: %v: %v", plural, err, got)
+			}
+		}
+	}
+	got, err = a.send(p.ctx, "GET", path, nil)
+	if err != nil || len(got.body.items()) != each200 {
+		return fmt.Errorf("%s has %d objects, want %d: %v: %v", plural, len(got.body.items()), each200, err, got)
+	}
+	return nil
+}
+
+// undefined deletes a resource; its objects go with it.
+func undefined(p *part, a *api, i int) error {
+	got, err := a.send(p.ctx, "DELETE", definitions+"/"+stormName(i)+".storm.example.com", nil)
+	if err != nil || got.code != http.StatusOK {
+		return fmt.Errorf("%s: %v: %v", stormName(i), err, got)
+	}
+	return nil
+}
+
+// endNamespace does what the controller of namespaces would: it deletes what is inside, and takes the finalizer away.
+func (p *part) endNamespace(a *api, namespace string, resources map[string]int) {
+	path := "/api/v1/namespaces/" + namespace
+	now := p.expect(p.send(a, "DELETE", path, nil), http.StatusOK, "DELETE "+path)
+	p.holds(now.text("status", "phase") == "Terminating", "the namespace is %s", now.text("status", "phase"))
+	for resource := range resources {
+		p.awaitEvery(0, 5*time.Minute, "all "+resource+" are deleted", func() bool {
+			// A request may take no more than a minute, so that it may take several.
+			p.send(a, "DELETE", path+"/"+resource, nil)
+			return len(p.get(a, query(path+"/"+resource, "limit", "1")).items()) == 0
+		})
+	}
+	now = p.get(a, path)
+	now.set([]any{}, "spec", "finalizers")
+	p.expect(p.send(a, "PUT", path+"/finalize", now), http.StatusOK, "PUT "+path+"/finalize")
+	p.expect(p.send(a, "GET", path, nil), http.StatusNotFound, "GET "+path)
+}
