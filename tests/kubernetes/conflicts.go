@@ -26,13 +26,6 @@ func conflicts(t *test) {
 		}
 		p.sees("409 Conflict, still at %d", now.revision())
 	})
-	t.part("a resourceVersion that is none is refused", func(p *part) {
-		o := p.create(cached.admin, maps, configMap("none", nil))
-		got := p.send(cached.admin, "PUT", maps+"/none", o.copied().set("abc", "metadata", "resourceVersion"))
-		p.holds(got.code >= 400 && got.code < 500, "got %v", got)
-		p.agrees(p.get(cached.admin, maps+"/none"), o.revision(), 1)
-		p.sees("%v", got)
-	})
 	t.part("a PUT with another object's uid is refused", func(p *part) {
 		o := p.create(cached.admin, maps, configMap("uid", nil))
 		got := p.send(cached.admin, "PUT", maps+"/uid", o.copied().set("another", "metadata", "uid"))

@@ -79,7 +79,7 @@ func generationOf(t *test, k kept, cached, uncached *apiserver) {
 			value any
 			want  int64
 		}{
-			{[]string{"metadata", "labels", "a"}, "1", 1}, {[]string{"metadata", "annotations", "a"}, "1", 1},
+			{[]string{"metadata", "labels", "a"}, "1", 1}, {[]string{"metadata", "labels", "b"}, "1", 1},
 			{[]string{"spec", "replicas"}, 2, 2}, {[]string{"spec", "replicas"}, 3, 3},
 			{[]string{"metadata", "labels", "a"}, "2", 3}, {[]string{"status", "replicas"}, 7, 3},
 		} {

@@ -55,6 +55,9 @@ func lists(t *test) {
 	maps := t.configMaps()
 	var h history
 	t.part("a list shows what was written before, wherever", func(p *part) {
+		const metric, resource = "apiserver_watch_cache_consistent_read_total", `resource="configmaps"`
+		before, err := cached.metric(p.ctx, metric, resource, `success="true"`, `fallback="false"`)
+		p.must(err, "metrics")
 		for i := range 100 {
 			writer, reader := cached, uncached
 			if i%2 == 0 {
@@ -65,7 +68,10 @@ func lists(t *test) {
 			p.holds(state(list)[o.name()] == o.revision(), "%s has no %s of %d at %d",
 				reader.name, o.name(), o.revision(), list.revision())
 		}
-		p.sees("100 writes, each in the next list of the other apiserver")
+		after, err := cached.metric(p.ctx, metric, resource, `success="true"`, `fallback="false"`)
+		p.must(err, "metrics")
+		p.holds(after > before, "the cache answered none of them")
+		p.sees("100 writes, each in the next list of the other apiserver; its cache answered %.0f of 50", after-before)
 	})
 	t.part("a history of changes", func(p *part) {
 		p.expect(p.send(cached.admin, "DELETE", maps, nil), 200, "DELETE of all")
@@ -97,7 +103,7 @@ func listsAt(t *test, server *apiserver, h history) {
 	last := h.revisions[len(h.revisions)-1]
 	t.part("Exact gives the state of then, "+server.name, func(p *part) {
 		for i, revision := range h.revisions {
-			for _, limit := range []string{"", "500"} {
+			for _, limit := range []string{"0", "500"} {
 				at := query(path, "resourceVersion", strconv.FormatInt(revision, 10), "resourceVersionMatch", "Exact", "limit", limit)
 				list := p.get(server.admin, at)
 				p.holds(maps.Equal(state(list), h.at[revision]) && list.revision() == revision,
@@ -133,7 +139,7 @@ func listsAt(t *test, server *apiserver, h history) {
 		p.holds(maps.Equal(state(list), h.at[last]) && list.revision() >= last, "unset: %v at %d", state(list), list.revision())
 		for _, wrong := range []string{"0", ""} {
 			got := p.send(server.admin, "GET", query(path, "resourceVersion", wrong, "resourceVersionMatch", "Exact"), nil)
-			p.holds(got.code == 400, "Exact at %q: got %v", wrong, got)
+			p.holds(got.is(422, "Invalid"), "Exact at %q: got %v", wrong, got)
 		}
 		p.sees("%d objects at %d", len(list.items()), list.revision())
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,8 @@ func pages(t *test) {
 	for _, server := range []*apiserver{cached, uncached} {
 		t.part("pages show one state while writers run, "+server.name, func(p *part) {
 			stop, writes := make(chan struct{}), atomic.Int64{}
+			halt := sync.OnceFunc(func() { close(stop) })
+			defer halt()
 			writers := make(chan error, 1)
 			go func() { writers <- p.disturb(stop, &writes, t.other(server).admin) }()
 			turns, moved := 0, false
@@ -44,7 +47,7 @@ func pages(t *test) {
 				p.turn(server)
 				moved = moved || writes.Load() > before
 			}
-			close(stop)
+			halt()
 			p.must(<-writers, "a writer")
 			p.sees("%d times %d pages, %d writes meanwhile", turns, (pagedObjects+pageSize-1)/pageSize, writes.Load())
 		})

@@ -14,6 +14,7 @@ import (
 type watcher struct {
 	body    io.ReadCloser
 	decoder *json.Decoder
+	cancel  func()
 }
 
 // event is one change, a bookmark or an error.
@@ -43,7 +44,7 @@ func (a *api) watch(ctx context.Context, path string, parameters ...string) (*wa
 		}
 		return nil, &refusal{*got}
 	}
-	return &watcher{response.Body, json.NewDecoder(response.Body)}, nil
+	return &watcher{response.Body, json.NewDecoder(response.Body), func() {}}, nil
 }
 
 // next gives the next event, io.EOF at the end, and a refusal for an error within the stream.
@@ -58,7 +59,10 @@ func (w *watcher) next() (event, error) {
 	return e, nil
 }
 
-func (w *watcher) close() { _ = w.body.Close() }
+func (w *watcher) close() {
+	_ = w.body.Close()
+	w.cancel()
+}
 
 // refused is the answer in an error, if it is one.
 func refused(err error) (*answer, bool) {
@@ -86,9 +90,15 @@ func (p *part) first(a *api, path string, parameters ...string) *answer {
 	return got
 }
 
-// watching begins a watch that ends with the part.
+// watching begins a watch for what is to come at once.
 func (p *part) watching(a *api, path string, parameters ...string) *watcher {
-	w, err := a.watch(p.ctx, path, parameters...)
+	ctx, cancel := context.WithTimeout(p.ctx, requestLimit)
+	w, err := a.watch(ctx, path, parameters...)
+	if err == nil {
+		w.cancel = cancel
+	} else {
+		cancel()
+	}
 	p.must(err, "a watch on %s of %s", path, a.name)
 	return w
 }

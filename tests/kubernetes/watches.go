@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -103,7 +104,8 @@ func (p *part) change(clients ...*api) int {
 	return watchedChanges
 }
 
-// follow watches from a revision until the last object, and begins anew from the last event's after so many of them.
+// follow watches from a revision until the last object, and begins anew from the last event's after so many of them, or
+// when the apiserver ends the watch, as it does with one that is slow.
 func follow(p *part, client *api, path string, from int64, span int) ([]change, error) {
 	var seen []change
 	for {
@@ -113,6 +115,9 @@ func follow(p *part, client *api, path string, from int64, span int) ([]change, 
 		}
 		for range span {
 			e, err := w.next()
+			if err == io.EOF {
+				break
+			}
 			if err != nil {
 				w.close()
 				return seen, fmt.Errorf("after %d events, at %d: %w", len(seen), from, err)
@@ -178,12 +183,12 @@ func (p *part) replays(changes []change, want map[string]int64) {
 func compactedWatches(t *test, cached, uncached *apiserver, begin int64) {
 	path := t.configMaps()
 	t.part("from a compacted revision, uncached", func(p *part) {
-		o := p.create(cached.admin, path, configMap("floor", nil))
-		for range 3 {
-			o = p.put(cached.admin, path+"/floor", o.set(fmt.Sprint(o.revision()), "data", "a"))
+		for i := range 3 {
+			p.create(cached.admin, path, configMap(fmt.Sprintf("below-%d", i), nil))
 		}
-		floor := o.revision()
-		o = p.put(cached.admin, path+"/floor", o.set("after", "data", "a"))
+		// Of an event at the floor, etcd no longer has what was there before; a creation does without.
+		floor := p.create(cached.admin, path, configMap("floor", nil)).revision()
+		o := p.create(cached.admin, path, configMap("above", nil))
 		p.must(t.world.shared.store.compact(p.ctx, floor), "compaction")
 		var got *answer
 		for _, from := range []int64{begin, floor - 2} {
@@ -203,8 +208,10 @@ func compactedWatches(t *test, cached, uncached *apiserver, begin int64) {
 		}
 		p.sees("%v; from %d on it is there", got, floor)
 	})
-	t.part("from before a cache begins, cached", func(p *part) {
-		got := p.first(cached.admin, path, "resourceVersion", "1")
+	t.part("from before a cache begins, which a start does", func(p *part) {
+		cached.kill()
+		p.must(cached.run(p.ctx), "another start")
+		got := p.first(cached.admin, path, "resourceVersion", strconv.FormatInt(begin, 10))
 		p.holds(got.is(410, "Expired"), "got %v", got)
 		p.sees("%v", got)
 	})

@@ -83,17 +83,19 @@ func (w *world) showLogs() {
 	}
 }
 
-// both gives the shared apiservers: one with its watch cache, one without. The first to ask starts them. Neither compacts:
-// checks do.
+// rarely keeps an apiserver from compacting, but not from listening to what is compacted, as no interval at all would.
+const rarely = "--etcd-compaction-interval=12h"
+
+// both gives the shared apiservers: one with its watch cache, one without. The first to ask starts them. Checks compact.
 func (t *test) both() (cached, uncached *apiserver) {
 	t.part("apiservers of the check are ready", func(p *part) {
 		w := t.world
 		if w.shared == nil {
 			c, err := w.cluster(p.ctx, options{})
 			p.must(err, "the store")
-			_, err = c.serve(p.ctx, "cached", "--etcd-compaction-interval=0")
+			_, err = c.serve(p.ctx, "cached", rarely)
 			p.must(err, "with a watch cache")
-			_, err = c.serve(p.ctx, "uncached", "--etcd-compaction-interval=0", "--watch-cache=false")
+			_, err = c.serve(p.ctx, "uncached", rarely, "--watch-cache=false")
 			p.must(err, "without a watch cache")
 			w.shared = c
 		}
