@@ -11,8 +11,10 @@ import (
 
 const (
 	stormResources = 200
+	stormEach      = 5 // objects of each of these resources
 	stormObjects   = 5000
-	each200        = 5 // custom objects of each resource
+	stormWrites    = 4 // of each object
+	stormBytes     = 10 * kib
 	settledBy      = 2 * time.Minute
 )
 
@@ -26,7 +28,7 @@ func storms(t *test) {
 	t.part("what stands all the while", func(p *part) {
 		// Caches and buffers of a store fill with use, so it has had this much before anything is measured.
 		for _, resource := range []string{"configmaps", "secrets"} {
-			p.must(fill(p, server.admin, t.in(resource), "standing", n), "%s", resource)
+			p.must(fill(p, server.admin, t.in(resource), "standing", n, 1), "%s", resource)
 		}
 		before = p.settled(c.store, func(usage) bool { return true })
 		standing, _ = p.listed(server.admin, t.configMaps())
@@ -64,7 +66,7 @@ func storms(t *test) {
 		p.holds(left == 0, "%d custom objects are left in the store", left)
 		deleted := time.Since(began) - made
 		after := p.back(c.store, before)
-		p.sees("%d with %d objects each, defined and used in %.0f s, deleted in %.0f s; at the top %v, then %v", resources, each200,
+		p.sees("%d with %d objects each, defined and used in %.0f s, deleted in %.0f s; at the top %v, then %v", resources, stormEach,
 			made.Seconds(), deleted.Seconds(), top, after)
 	})
 	t.part("a namespace of many objects is deleted", func(p *part) {
@@ -73,7 +75,7 @@ func storms(t *test) {
 		paths := map[string]int{"configmaps": n * 4 / 10, "secrets": n * 3 / 10, "serviceaccounts": n / 10, "pods": n / 5}
 		began := time.Now()
 		for resource, count := range paths {
-			p.must(fill(p, server.admin, "/api/v1/namespaces/"+namespace+"/"+resource, "storm", count), "%s", resource)
+			p.must(fill(p, server.admin, "/api/v1/namespaces/"+namespace+"/"+resource, "storm", count, stormWrites), "%s", resource)
 		}
 		made, top := time.Since(began), p.uses(c.store)
 		p.endNamespace(server.admin, namespace, paths)
@@ -84,7 +86,7 @@ func storms(t *test) {
 			p.holds(left == 0, "%d %s are left in the store", left, resource)
 		}
 		after := p.back(c.store, before)
-		p.sees("%d objects made in %.0f s, deleted in %.0f s; at the top %v, then %v", n, made.Seconds(), deleted.Seconds(), top, after)
+		p.sees("%d objects written in %.0f s, deleted in %.0f s; at the top %v, then %v", n, made.Seconds(), deleted.Seconds(), top, after)
 	})
 	t.part("what stood is as it was", func(p *part) {
 		now, _ := p.listed(server.admin, t.configMaps())
@@ -110,18 +112,27 @@ func (p *part) settled(s *store, does func(usage) bool) usage {
 	return now
 }
 
-// fill creates objects of about a kilobyte.
-func fill(p *part, a *api, path, name string, n int) error {
+// fill creates objects of ten kilobytes, and writes each of them so many times.
+func fill(p *part, a *api, path, name string, n, writes int) error {
 	const writers = 8
-	value := strings.Repeat("v", kib)
+	value := strings.Repeat("v", stormBytes)
 	return each(writers, func(w int) error {
 		for i := w; i < n; i += writers {
 			o := valued(fmt.Sprintf("%s-%05d", name, i), value)
 			if strings.HasSuffix(path, "/pods") {
 				o["spec"] = object{"containers": []object{{"name": "one", "image": "example.com/one"}}}
 			}
-			if got, err := a.send(p.ctx, "POST", path, o); err != nil || got.code != http.StatusCreated {
-				return fmt.Errorf("POST %s: %v: %v", path, err, got)
+			for write := range writes {
+				method, target, want := "POST", path, http.StatusCreated
+				if write > 0 {
+					method, target, want = "PUT", path+"/"+o.name(), http.StatusOK
+					o.set(fmt.Sprint(write), "metadata", "annotations", "write")
+				}
+				got, err := a.send(p.ctx, method, target, o)
+				if err != nil || got.code != want {
+					return fmt.Errorf("%s %s: %v: %v", method, target, err, got)
+				}
+				o = got.body
 			}
 		}
 		return nil
@@ -155,7 +166,7 @@ func defined(p *part, a *api, i int) error {
 			return fmt.Errorf("%s is not served: %v: %v", plural, err, got)
 		}
 	}
-	for j := range each200 {
+	for j := range stormEach {
 		o := valued(fmt.Sprintf("object-%d", j), plural).set("storm.example.com/v1", "apiVersion").set(kind, "kind")
 		// A resource that has just been established refuses to create for some seconds.
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -168,8 +179,8 @@ func defined(p *part, a *api, i int) error {
 		}
 	}
 	got, err = a.send(p.ctx, "GET", path, nil)
-	if err != nil || len(got.body.items()) != each200 {
-		return fmt.Errorf("%s has %d objects, want %d: %v: %v", plural, len(got.body.items()), each200, err, got)
+	if err != nil || len(got.body.items()) != stormEach {
+		return fmt.Errorf("%s has %d objects, want %d: %v: %v", plural, len(got.body.items()), stormEach, err, got)
 	}
 	return nil
 }

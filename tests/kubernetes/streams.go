@@ -23,7 +23,7 @@ func streams(t *test) {
 		return count(p) - before
 	}
 	t.part("caches are filled by streams", func(p *part) {
-		p.must(fill(p, server.admin, path, "streamed", streamedObjects), "objects")
+		p.must(fill(p, server.admin, path, "streamed", streamedObjects, 1), "objects")
 		want, _ = p.listed(server.admin, path)
 		p.holds(len(want) == streamedObjects, "%d objects", len(want))
 		server.kill()
