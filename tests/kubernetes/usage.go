@@ -64,9 +64,9 @@ func (u usage) String() string {
 		float64(u.memory)/mib, float64(u.file)/mib, float64(u.used)/mib)
 }
 
-// within tells whether neither memory nor file is more than one and a half times that of before.
+// within tells whether neither memory nor file is more than one and a half times that of before, if that has any.
 func (u usage) within(before usage) bool {
-	return 2*u.memory <= 3*before.memory && 2*u.file <= 3*before.file
+	return (before.memory == 0 || 2*u.memory <= 3*before.memory) && 2*u.file <= 3*before.file
 }
 
 // uses asks for the usage now.
