@@ -19,7 +19,8 @@ func bookmarks(t *test, cached *apiserver) {
 		other := p.create(cached.admin, "/api/v1/namespaces/"+t.namespace+"/secrets", object{"metadata": object{"name": "other"}})
 		p.get(cached.admin, path)
 		mark := p.next(w)
-		p.holds(mark.Type == "BOOKMARK" && mark.Object.revision() >= other.revision(), "got %v, want at least %d", mark, other.revision())
+		p.holds(mark.Type == "BOOKMARK" && mark.Object.revision() >= other.revision(),
+			"got %v, want at least %d", mark, other.revision())
 		w.close()
 		p.create(cached.admin, path, configMap("after", nil))
 		w = p.watching(cached.admin, path, "resourceVersion", strconv.FormatInt(mark.Object.revision(), 10))
@@ -53,7 +54,8 @@ func initialEvents(t *test, servers ...*apiserver) {
 			w := p.watching(server.admin, "/api/v1/podtemplates", ask...)
 			seen, revision := p.initial(w)
 			w.close()
-			p.holds(len(seen) == 0 && revision >= last.revision(), "%d objects at %d, want at least %d", len(seen), revision, last.revision())
+			p.holds(len(seen) == 0 && revision >= last.revision(),
+				"%d objects at %d, want at least %d", len(seen), revision, last.revision())
 			p.sees("at %d, after %v", revision, time.Since(began).Round(time.Millisecond))
 		})
 	}

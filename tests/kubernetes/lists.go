@@ -123,7 +123,8 @@ func listsAt(t *test, server *apiserver, h history) {
 			o := p.create(t.other(server).admin, path, configMap(fmt.Sprintf("new-%s-%d", server.name, i), nil))
 			list := p.get(server.admin, query(path, "resourceVersion", strconv.FormatInt(o.revision(), 10),
 				"resourceVersionMatch", "NotOlderThan"))
-			p.holds(list.revision() >= o.revision() && state(list)[o.name()] == o.revision(), "%s is missing at %d", o.name(), list.revision())
+			p.holds(list.revision() >= o.revision() && state(list)[o.name()] == o.revision(),
+				"%s is missing at %d", o.name(), list.revision())
 			p.expect(p.send(server.admin, "DELETE", path+"/"+o.name(), nil), 200, "DELETE")
 		}
 		p.sees("asked for %d, %d and 50 new ones", h.revisions[0], last)

@@ -114,7 +114,8 @@ func (p *part) turn(server *apiserver) {
 // storedAt is the state of the check's ConfigMaps at a revision, from the store.
 func (p *part) storedAt(revision int64) map[string]int64 {
 	prefix := "/registry/configmaps/" + p.t.namespace + "/"
-	got, err := p.t.world.shared.store.client.Get(p.ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision), clientv3.WithKeysOnly())
+	client := p.t.world.shared.store.client
+	got, err := client.Get(p.ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision), clientv3.WithKeysOnly())
 	p.must(err, "the store at %d", revision)
 	found := map[string]int64{}
 	for _, kv := range got.Kvs {

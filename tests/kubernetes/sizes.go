@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,7 +14,8 @@ const (
 	mib = 1 << 20
 )
 
-// large is a ConfigMap near so many bytes. Values may be 1 MiB together and annotations 256 KiB; names of keys make the rest.
+// large is a ConfigMap near so many bytes. Values may be 1 MiB together and annotations 256 KiB; names of keys make the rest,
+// which the apiserver notes once more, in managedFields.
 func large(name string, bytes int) object {
 	const keyBytes = 250
 	data := object{"value": strings.Repeat("v", mib)}
@@ -33,15 +35,25 @@ func sizes(t *test) {
 		return int64(len(got.Kvs[0].Value))
 	}
 	for _, server := range []*apiserver{cached, uncached} {
-		t.part("1.4 MiB are stored, "+server.name, func(p *part) {
-			name := "large-" + server.name
-			o := p.create(server.admin, path, large(name, mib*14/10))
-			stored := bytes(p, name)
-			p.holds(stored >= mib*14/10 && stored < mib*15/10, "%d bytes are stored", stored)
-			read := p.get(t.other(server).admin, path+"/"+name)
-			p.holds(read.text("data", "value") == o.text("data", "value") && len(read.inner("data")) == len(o.inner("data")), "read otherwise")
-			p.sees("%d bytes in the store", stored)
-		})
+		for _, c := range []struct {
+			name    string
+			bytes   int
+			managed bool
+		}{
+			{"1.4 MiB are stored", mib * 132 / 100, true},
+			{"what is too large with managedFields alone is stored without", mib * 140 / 100, false},
+		} {
+			t.part(c.name+", "+server.name, func(p *part) {
+				name := fmt.Sprintf("large-%v-%s", c.managed, server.name)
+				o := p.create(server.admin, path, large(name, c.bytes))
+				p.holds((o.at("metadata", "managedFields") != nil) == c.managed, "managedFields: want %v", c.managed)
+				stored := bytes(p, name)
+				p.holds(stored >= mib*139/100 && stored < mib*150/100, "%d bytes are stored", stored)
+				read := p.get(t.other(server).admin, path+"/"+name)
+				p.holds(reflect.DeepEqual(read, o), "read otherwise")
+				p.sees("%d bytes in the store", stored)
+			})
+		}
 		t.part("1.6 MiB are refused, "+server.name, func(p *part) {
 			name := "refused-" + server.name
 			got := p.send(server.admin, "POST", path, large(name, mib*16/10))

@@ -8,6 +8,7 @@ use storage::{Error, Keyspace, MemberId, Revision};
 use tokio::sync::watch;
 use tonic::Status;
 
+use super::patience::Patience;
 use crate::config::ServiceConfig;
 use crate::convert::Envelope;
 use crate::metrics::Timed;
@@ -24,13 +25,20 @@ pub(crate) struct Context {
     pub(super) config: ServiceConfig,
     pub(super) member: MemberId,
     cluster: u64,
+    patience: Patience,
 }
 
 impl Context {
     /// Reads who this is, once.
     pub(crate) fn new(keyspace: Keyspace, config: ServiceConfig) -> Arc<Context> {
         let status = keyspace.status();
-        Arc::new(Context { keyspace, config, member: status.member, cluster: status.cluster })
+        Arc::new(Context {
+            keyspace,
+            config,
+            member: status.member,
+            cluster: status.cluster,
+            patience: Patience::default(),
+        })
     }
 
     /// A header at a revision.
@@ -73,6 +81,18 @@ impl Context {
         // The call is lost only if it panicked or if the runtime is being torn down.
         let outcome = tokio::task::spawn_blocking(move || call(&context)).await.map_err(|_| status::stopped())?;
         outcome.map_err(|error| status::of(&error))
+    }
+
+    /// Runs a call that reads one key: here, if such calls have not waited for the disk lately.
+    pub(super) async fn short<T, F>(self: &Arc<Self>, call: F) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Context) -> Result<T, Error> + Send + 'static,
+    {
+        if !self.patience.is_there() {
+            return self.blocking(call).await;
+        }
+        self.patience.spend(|| call(self)).map_err(|error| status::of(&error))
     }
 
     /// Resolves when the server stops.

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::Stream;
-use storage::{Error, RangeReply, RangeRequest, Revision, Txn};
+use storage::{Error, RangeEnd, RangeReply, RangeRequest, Revision, Txn};
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 use tracing::warn;
@@ -36,14 +36,14 @@ impl KvService {
 
     /// Reads a range; after everything that was acknowledged before, unless the client does without.
     async fn read(&self, request: RangeRequest, serializable: bool) -> Result<RangeReply, Status> {
-        self.context
-            .blocking(move |context| {
-                if !serializable {
-                    context.keyspace.barrier()?;
-                }
-                context.config.metrics.durations.range(|| context.keyspace.range(&request))
-            })
-            .await
+        let is_short = request.range.end == RangeEnd::SingleKey;
+        let read = move |context: &Context| {
+            if !serializable {
+                context.keyspace.barrier()?;
+            }
+            context.config.metrics.durations.range(|| context.keyspace.range(&request))
+        };
+        if is_short { self.context.short(read).await } else { self.context.blocking(read).await }
     }
 
     /// Waits until nothing below a compacted revision is stored. On a full disk that is put off: the compaction itself holds all the same.

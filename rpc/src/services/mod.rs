@@ -7,6 +7,7 @@ mod health;
 mod kv;
 mod lease;
 mod maintenance;
+mod patience;
 mod range_stream;
 mod recipes;
 mod snapshot;

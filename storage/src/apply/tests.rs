@@ -1,5 +1,6 @@
 //! Frames as no ordinary day brings them, straight into the state.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
@@ -171,4 +172,55 @@ fn a_lease_has_left_what_it_had_less_the_time_that_the_log_saw() {
     bench.apply(successor, &[]).unwrap();
     let row = bench.state.leases[&LeaseId(7)];
     assert_eq!((row.remaining_ms, row.since_ms, row.renewed), (10_000, 90_000, false));
+}
+
+const MEMBER: MemberId = MemberId(1);
+
+#[test]
+fn under_the_alarm_for_damage_only_time_goes_on_and_the_alarm_can_be_cleared() {
+    let mut bench = Bench::new();
+    bench.go_on(0, &[Command::LeaseGrant(LeaseId(7), 10), Command::LeaseGrant(LeaseId(8), 10)]);
+    let granted = bench.state.leases[&LeaseId(7)].mark;
+    bench.go_on(0, &[Command::SetAlarm(MEMBER, AlarmKind::Corrupt, true)]);
+    assert_eq!(bench.go_on(0, &[put("a"), Command::Compact(1)]), [Err(Error::CorruptAlarm), Err(Error::CorruptAlarm)]);
+    assert_eq!(bench.go_on(0, &[Command::LeaseGrant(LeaseId(9), 10)]), [Err(Error::CorruptAlarm)]);
+    let expiry = [Command::LeaseRenew(LeaseId(8)), Command::LeaseExpire(LeaseId(7), granted)];
+    assert!(bench.go_on(0, &expiry).iter().all(Result::is_ok));
+    assert!(!bench.state.leases.contains_key(&LeaseId(7)) && bench.state.leases[&LeaseId(8)].renewed);
+    let rows = [Command::OutOfRoom(MEMBER, true), Command::SetAlarm(MEMBER, AlarmKind::Corrupt, false)];
+    assert!(bench.go_on(0, &rows).iter().all(Result::is_ok));
+    assert_eq!(bench.go_on(0, &[put("a")]), [Err(Error::NoSpace)], "the other alarm is left");
+}
+
+#[test]
+fn the_alarm_for_room_has_two_origins_and_an_operator_clears_both() {
+    let mut bench = Bench::new();
+    let no_space = |raised| Command::SetAlarm(MEMBER, AlarmKind::NoSpace, raised);
+    let done = |effect| [Ok(Reply::Done(Revision(1), effect))];
+    let rows = |bench: &Bench| bench.state.alarms.iter().copied().collect::<Vec<_>>();
+    let (own, asked) = ((MEMBER, AlarmRow::NoSpace), (MEMBER, AlarmRow::Asked(AlarmKind::NoSpace)));
+    assert_eq!(bench.go_on(0, &[no_space(false)]), done(false));
+    assert_eq!(bench.go_on(0, &[Command::OutOfRoom(MEMBER, true)]), done(true));
+    assert_eq!(bench.go_on(0, &[no_space(true)]), done(true));
+    assert_eq!(BTreeSet::from_iter(rows(&bench)), BTreeSet::from([own, asked]));
+    assert_eq!(bench.go_on(0, &[Command::SetAlarm(MEMBER, AlarmKind::Corrupt, false)]), done(false));
+    assert_eq!(rows(&bench).len(), 2, "an alarm of another kind clears nothing");
+    assert_eq!(bench.go_on(0, &[Command::OutOfRoom(MEMBER, false)]), done(true));
+    assert_eq!(rows(&bench), [asked], "the store clears what it raised");
+    assert_eq!(bench.go_on(0, &[Command::OutOfRoom(MEMBER, true)]), done(true));
+    assert_eq!(bench.go_on(0, &[no_space(false)]), done(true));
+    assert_eq!(rows(&bench), []);
+    let changed = &bench.sources.active.read().alarms;
+    assert_eq!((changed.get(&own), changed.get(&asked)), (Some(&false), Some(&false)));
+}
+
+#[test]
+fn what_needs_no_room_is_taken_without() {
+    let mut bench = Bench::new();
+    bench.go_on(0, &[put("a"), Command::OutOfRoom(MEMBER, true)]);
+    assert!(bench.state.is_out_of_room(MEMBER));
+    assert_eq!(bench.go_on(0, &[put("a")]), [Err(Error::NoSpace)]);
+    assert!(bench.go_on(0, &[Command::Compact(2)])[0].is_ok());
+    bench.go_on(0, &[Command::OutOfRoom(MEMBER, false)]);
+    assert!(!bench.state.is_out_of_room(MEMBER) && bench.go_on(0, &[put("a")])[0].is_ok());
 }

@@ -190,6 +190,14 @@ impl File for BallastedFile {
         self.ballast.meet(data.len() as u64, || self.file.write_at(offset, data))
     }
 
+    fn write_direct(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.ballast.meet(data.len() as u64, || self.file.write_direct(offset, data))
+    }
+
+    fn close_direct(&self) {
+        self.file.close_direct();
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.ballast.meet(0, || self.file.set_len(len))
     }

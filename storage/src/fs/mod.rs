@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod ballast;
+mod direct;
 mod real;
 pub mod sim;
 #[cfg(test)]
@@ -84,6 +85,13 @@ pub trait File: Send + Sync + Debug {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes all of `data` at `offset`, growing the file if need be.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// The same where it is not read again soon: past the page cache if that is possible, which whole sectors need. May be mixed with
+    /// `write_at`.
+    fn write_direct(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.write_at(offset, data)
+    }
+    /// Gives up what only `write_direct` needs, until it is called again.
+    fn close_direct(&self) {}
     /// Cuts the file, or extends it with zeros without allocating blocks.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Allocates real blocks for a stretch, which reads as zero where nothing was written; grows the file if need be.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
 
+use crate::fs::direct::Direct;
 use crate::fs::{File, FileSystem, HeldLock, Metadata, OpenMode, Volume};
 
 const DIR_MODE: u32 = 0o700;
@@ -22,7 +23,10 @@ const ZEROS: usize = 64 * 1024;
 pub struct RealFs;
 
 #[derive(Debug)]
-struct RealFile(StdFile);
+struct RealFile {
+    file: StdFile,
+    direct: Direct,
+}
 
 /// The lock lives as long as the open file.
 #[derive(Debug)]
@@ -76,7 +80,8 @@ impl FileSystem for RealFs {
             OpenMode::ReadWrite => _ = options.write(true),
             OpenMode::CreateNew => _ = options.write(true).create_new(true),
         }
-        Ok(Arc::new(RealFile(options.open(path).map_err(no_room)?)))
+        let file = options.open(path).map_err(no_room)?;
+        Ok(Arc::new(RealFile { file, direct: Direct::new(path.to_owned()) }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -118,19 +123,27 @@ impl FileSystem for RealFs {
 
 impl File for RealFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(buffer, offset)
+        self.file.read_exact_at(buffer, offset)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(data, offset).map_err(no_room)
+        self.file.write_all_at(data, offset).map_err(no_room)
+    }
+
+    fn write_direct(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.direct.write(&self.file, offset, data).map_err(no_room)? { Ok(()) } else { self.write_at(offset, data) }
+    }
+
+    fn close_direct(&self) {
+        self.direct.close();
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len).map_err(no_room)
+        self.file.set_len(len).map_err(no_room)
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -138,7 +151,7 @@ impl File for RealFile {
             return Ok(());
         }
         loop {
-            match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), offset, len) {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, len) {
                 Ok(()) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::OPNOTSUPP) => return self.write_zeros_to(offset.saturating_add(len)),
@@ -148,11 +161,11 @@ impl File for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.blocks().saturating_mul(STAT_BLOCK))
+        Ok(self.file.metadata()?.blocks().saturating_mul(STAT_BLOCK))
     }
 }
 
