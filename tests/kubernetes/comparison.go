@@ -59,7 +59,8 @@ func comparison(t *test) {
 		}
 		compactions := p.called(c.store, "Compact")
 		p.holds(compactions >= 2, "%d compactions", compactions)
-		p.sees("%d caches, each compared in %.0f s, during %d writes and %d compactions", caches, time.Since(began).Seconds(), writes, compactions)
+		p.sees("%d caches, each compared in %.0f s, during %d writes and %d compactions",
+			caches, time.Since(began).Seconds(), writes, compactions)
 	})
 }
 

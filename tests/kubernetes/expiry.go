@@ -103,7 +103,8 @@ func expiry(t *test) {
 		for id, keys := range leases {
 			lease, err := c.store.client.TimeToLive(p.ctx, clientv3.LeaseID(id), clientv3.WithAttachedKeys())
 			p.must(err, "the lease %x", id)
-			p.holds(lease.GrantedTTL == int64(eventTTL.Seconds())+sharedFor && len(lease.Keys) == len(keys) && len(keys) <= perLease,
+			ttl := int64(eventTTL.Seconds()) + sharedFor
+			p.holds(lease.GrantedTTL == ttl && len(lease.Keys) == len(keys) && len(keys) <= perLease,
 				"the lease %x of %d s has %d keys, %d events have it", id, lease.GrantedTTL, len(lease.Keys), len(keys))
 			count += len(keys)
 		}

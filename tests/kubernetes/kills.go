@@ -40,7 +40,8 @@ func kills(t *test) {
 		want[lastName] = versionOf(o)
 		p.holds(o.revision() > writes.acked.Load(), "the last write is at %d, after %d", o.revision(), writes.acked.Load())
 		list, revision := p.listed(server.admin, path)
-		p.holds(maps.Equal(list, want) && revision >= o.revision(), "%d objects at %d, want %d at %d", len(list), revision, len(want), o.revision())
+		p.holds(maps.Equal(list, want) && revision >= o.revision(),
+			"%d objects at %d, want %d at %d", len(list), revision, len(want), o.revision())
 		p.await(time.Minute, "the cache has all", func() bool {
 			list, _ := p.listed(server.admin, path, "resourceVersion", "0")
 			return maps.Equal(list, want)
@@ -48,7 +49,8 @@ func kills(t *test) {
 		p.must(<-ended, "the watch")
 		p.holds(maps.Equal(f.state, want), "the watch ends with %d objects, want %d", len(f.state), len(want))
 		p.holds(server.alive() && server.cmd.Process.Pid == pid, "the apiserver has ended")
-		p.sees("%d writes acknowledged, %d of unknown outcome; down for %.1f s, at most %.2f; the watch: %d events, resumed %d times, begun anew %d",
-			writes.acks.Load(), writes.unknown.Load(), down.Seconds(), longest.Seconds(), f.events, f.resumed, f.relisted)
+		p.sees("%d writes acknowledged, %d of unknown outcome; down for %.1f s, at most %.2f s; the watch: %d events, "+
+			"resumed %d times, begun anew %d", writes.acks.Load(), writes.unknown.Load(), down.Seconds(), longest.Seconds(),
+			f.events, f.resumed, f.relisted)
 	})
 }

@@ -35,7 +35,8 @@ func links(t *test) {
 			p.holds(maps.Equal(list, want), "%d objects are listed, want %d", len(list), len(want))
 			p.must(<-ended, "the watch")
 			p.holds(maps.Equal(f.state, want), "the watch ends with %d objects, want %d", len(f.state), len(want))
-			stored, err := c.store.client.Get(p.ctx, "/registry/configmaps/"+t.namespace+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+			prefix := "/registry/configmaps/" + t.namespace + "/"
+			stored, err := c.store.client.Get(p.ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 			p.must(err, "the store")
 			ours := 0
 			for _, kv := range stored.Kvs {

@@ -69,7 +69,8 @@ func (p *part) loadOf(
 	l := &load{path: path, made: made, pause: pause, outcome: make(chan error, 1)}
 	seed := p.t.random.Uint64()
 	for i := range writers {
-		w := &writer{load: l, client: clients[i%len(clients)], random: rand.New(rand.NewPCG(seed, uint64(i))), has: map[string]version{}}
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		w := &writer{load: l, client: clients[i%len(clients)], random: random, has: map[string]version{}}
 		for j := range objects {
 			w.names = append(w.names, fmt.Sprintf("w%02d-%03d", i, j))
 		}

@@ -46,7 +46,7 @@ func (c *compactions) now(p *part) (count int, last int64) {
 	p.must(c.err, "the watch on compact_rev_key")
 	for i, version := range c.versions {
 		p.holds(version == int64(i+1), "write %d of compact_rev_key has version %d", i+1, version)
-		p.holds(i == 0 || c.values[i] >= c.values[i-1], "compact_rev_key went from %d to %d", c.values[max(0, i-1)], c.values[i])
+		p.holds(c.values[i] >= last, "compact_rev_key went from %d to %d", last, c.values[i])
 		last = c.values[i]
 	}
 	return len(c.versions), last
@@ -83,7 +83,8 @@ func pair(t *test) {
 		p.sees("%d in %d intervals, from %d to %d", after-before, intervals, old, last)
 		for _, s := range c.servers {
 			p.awaitEvery(time.Second, time.Minute, s.name+" has forgotten what is compacted", func() bool {
-				got := p.send(s.admin, "GET", query(t.configMaps(), "resourceVersion", fmt.Sprint(old), "resourceVersionMatch", "Exact"), nil)
+				path := query(t.configMaps(), "resourceVersion", fmt.Sprint(old), "resourceVersionMatch", "Exact")
+				got := p.send(s.admin, "GET", path, nil)
 				return got.is(410, "Expired")
 			})
 		}
@@ -112,7 +113,8 @@ func pair(t *test) {
 		}
 		for i, f := range followers {
 			p.must(<-ended[i], "a watch")
-			p.holds(maps.Equal(f.state, want) && f.relisted == 0, "the watch of %s ends with %d objects, want %d", f.client.name, len(f.state), len(want))
+			p.holds(maps.Equal(f.state, want) && f.relisted == 0,
+				"the watch of %s ends with %d objects, want %d", f.client.name, len(f.state), len(want))
 		}
 		p.holds(writes.unknown.Load() == 0, "%d writes had an unknown outcome", writes.unknown.Load())
 		p.sees("%d objects after %d writes: %v", len(want), writes.acks.Load(), took)
@@ -122,7 +124,10 @@ func pair(t *test) {
 		for i, s := range c.servers {
 			s.kill()
 			before, _ := noted.now(p)
-			p.await(5*compactionInterval, "two compactions without "+s.name, func() bool { now, _ := noted.now(p); return now >= before+2 })
+			p.await(5*compactionInterval, "two compactions without "+s.name, func() bool {
+				now, _ := noted.now(p)
+				return now >= before+2
+			})
 			after, _ := noted.now(p)
 			counts = append(counts, after-before)
 			if i == 0 {

@@ -41,7 +41,7 @@ func (p *part) called(s *store, method string) int64 {
 	return int64(count)
 }
 
-// memory is what the process has of the machine's, in bytes: its peak is no matter here.
+// memory is what the process has of the machine's now, in bytes.
 func (s *store) memory() (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.server.Pid()))
 	if err != nil {
@@ -78,11 +78,14 @@ func (p *part) uses(s *store) usage {
 	return usage{memory, status.DbSize, status.DbSizeInUse}
 }
 
-// compacts drops all history. An etcd is then defragmented; Sternpost gives room back by itself.
+// compacts drops all history, and returns once that is done. An etcd is then defragmented; Sternpost gives room back by itself.
 func (p *part) compacts(s *store) {
 	revision, err := s.revision(p.ctx)
 	p.must(err, "the revision of the store")
 	p.must(s.compact(p.ctx, revision), "compaction at %d", revision)
+	// What apiservers ask for is done in the background; the revision of their note is compacted next, and waited for.
+	_, err = s.client.Compact(p.ctx, revision+1, clientv3.WithCompactPhysical())
+	p.must(err, "compaction at %d", revision+1)
 	if s.server.Kind == servers.Etcd {
 		_, err := s.client.Defragment(p.ctx, s.client.Endpoints()[0])
 		p.must(err, "defragmentation")
