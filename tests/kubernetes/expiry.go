@@ -49,9 +49,10 @@ func (g *gathered) run(w *watcher) {
 }
 
 // gone counts the names whose last event is a deletion.
-func (g *gathered) gone() int {
+func (g *gathered) gone(p *part) int {
 	g.Lock()
 	defer g.Unlock()
+	p.must(g.err, "a watch that showed %d names", len(g.byName))
 	count := 0
 	for _, s := range g.byName {
 		if s.kinds[len(s.kinds)-1] == "DELETED" {
@@ -79,7 +80,9 @@ func expiry(t *test) {
 	t.part(fmt.Sprintf("%d events, few leases", n), func(p *part) {
 		begin = p.get(server.admin, path).revision()
 		for i, g := range watches {
-			go g.run(p.watching(server.admin, paths[i], "resourceVersion", fmt.Sprint(begin)))
+			w, err := server.admin.watch(p.ctx, paths[i], "resourceVersion", fmt.Sprint(begin))
+			p.must(err, "a watch on %s", paths[i])
+			go g.run(w)
 		}
 		began := time.Now()
 		const writers = 8
@@ -127,9 +130,12 @@ func expiry(t *test) {
 		p.sees("from %x to %x", first.Lease, now.Lease)
 	})
 	t.part("all vanish, never early, and watchers see each go once", func(p *part) {
-		p.awaitEvery(time.Second, goneBy+20*time.Second, "all events are deleted", func() bool {
-			return watches[0].gone() == n && watches[1].gone() == n
-		})
+		for left := n; left > 0; time.Sleep(time.Second) {
+			first, second := watches[0].gone(p), watches[1].gone(p)
+			left = n - min(first, second)
+			p.holds(left == 0 || time.Since(asked[0]) < goneBy, "of %d events, %d and %d are seen to go by %v, %d are in the store",
+				n, first, second, goneBy, len(stored(p).Kvs))
+		}
 		deleted := p.deletions(c.store, prefix, begin, n)
 		var shortest, longest time.Duration
 		for _, g := range watches {
