@@ -41,8 +41,8 @@ var checks = []check{
 	{number: 12, name: "two apiservers", run: pair},
 	{number: 13, name: "a store that is killed", run: kills, limit: 15 * time.Minute, long: true},
 	{number: 14, name: "links to the store", run: links},
-	{number: 15, name: "much that comes and goes", run: storms, limit: 20 * time.Minute, long: true},
-	{number: 16, name: "filling the cache", run: fills, limit: 15 * time.Minute, long: true},
+	{number: 15, name: "much that comes and goes", run: storms, limit: 30 * time.Minute, long: true},
+	{number: 16, name: "filling the cache", run: fills, limit: 30 * time.Minute, long: true},
 	{number: 17, name: "streamed lists", run: streams},
 }
 
