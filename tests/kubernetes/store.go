@@ -61,6 +61,8 @@ func startStore(ctx context.Context, kind servers.Kind, dir string, p *pki, o op
 	}
 	s.url, s.flags = url, append(s.flags, "--etcd-servers="+url)
 	if s.server, err = servers.StartURL(ctx, kind, binary, dir, url, client, flags...); err != nil {
+		// What did not answer in time may still run.
+		s.end()
 		return nil, err
 	}
 	s.client, err = clientv3.New(clientv3.Config{
