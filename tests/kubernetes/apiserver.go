@@ -27,6 +27,7 @@ type apiserver struct {
 	logPath string
 
 	args  []string
+	env   []string
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
@@ -41,7 +42,7 @@ func newApiserver(c *cluster, name string, flags []string) (*apiserver, error) {
 		return nil, err
 	}
 	p := c.world.pki
-	s := &apiserver{name: name, logPath: filepath.Join(c.dir, name+".log")}
+	s := &apiserver{name: name, env: c.env, logPath: filepath.Join(c.dir, name+".log")}
 	s.admin = newAPI(name, "https://"+address, p.clientConfig("admin"))
 	s.limited = newAPI(name+" as limited", "https://"+address, p.clientConfig("limited"))
 	s.args = append(s.args, c.store.flags...)
@@ -73,7 +74,7 @@ func (s *apiserver) run(ctx context.Context) error {
 	}
 	defer log.Close()
 	cmd, ended := exec.Command(binary, s.args...), make(chan struct{})
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), s.env...)
 	// A killed judge leaves no server behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"time"
 )
 
-// checkLimit bounds one check, requestLimit what is to be answered at once.
+// checkLimit bounds one check that names no limit of its own, requestLimit what is to be answered at once.
 const (
 	checkLimit   = 5 * time.Minute
 	requestLimit = 30 * time.Second
@@ -21,18 +22,28 @@ type check struct {
 	number int
 	name   string
 	run    func(t *test)
+	limit  time.Duration // of time; 0 is checkLimit
+	long   bool          // runs only when asked for by number
 }
 
 var checks = []check{
-	{1, "revisions", revisions},
-	{2, "conflicts", conflicts},
-	{3, "creation and deletion", creation},
-	{4, "patches", patches},
-	{5, "lists", lists},
-	{6, "pages", pages},
-	{7, "watches", watches},
-	{8, "generation, status and scale", generations},
-	{9, "sizes", sizes},
+	{number: 1, name: "revisions", run: revisions},
+	{number: 2, name: "conflicts", run: conflicts},
+	{number: 3, name: "creation and deletion", run: creation},
+	{number: 4, name: "patches", run: patches},
+	{number: 5, name: "lists", run: lists},
+	{number: 6, name: "pages", run: pages},
+	{number: 7, name: "watches", run: watches},
+	{number: 8, name: "generation, status and scale", run: generations},
+	{number: 9, name: "sizes", run: sizes},
+	{number: 10, name: "events that expire", run: expiry},
+	{number: 11, name: "the cache's own comparison with the store", run: comparison, limit: 15 * time.Minute, long: true},
+	{number: 12, name: "two apiservers", run: pair},
+	{number: 13, name: "a store that is killed", run: kills, limit: 15 * time.Minute, long: true},
+	{number: 14, name: "links to the store", run: links},
+	{number: 15, name: "much that comes and goes", run: storms, limit: 30 * time.Minute, long: true},
+	{number: 16, name: "filling the cache", run: fills, limit: 30 * time.Minute, long: true},
+	{number: 17, name: "streamed lists", run: streams},
 }
 
 // test is what a check gets.
@@ -42,6 +53,7 @@ type test struct {
 	random         *rand.Rand
 	namespace      string // a name that no other check uses
 	number         int
+	scale          float64
 	passed, failed int64
 }
 
@@ -95,12 +107,20 @@ func (p *part) must(err error, format string, args ...any) {
 
 // await repeats until what it asks is true, at most limit.
 func (p *part) await(limit time.Duration, what string, ask func() bool) {
+	p.awaitEvery(20*time.Millisecond, limit, what, ask)
+}
+
+// awaitEvery is await for what is dear to ask.
+func (p *part) awaitEvery(pause, limit time.Duration, what string, ask func() bool) {
 	deadline := time.Now().Add(limit)
 	for !ask() {
 		p.holds(time.Now().Before(deadline) && p.ctx.Err() == nil, "%s: not within %v", what, limit)
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
+
+// scaled is a number of things, or the part of it that --scale asks for.
+func (t *test) scaled(n int) int { return max(1, int(float64(n)*t.scale)) }
 
 // each runs n functions at the same time, and returns the first error once all have returned.
 func each(n int, run func(i int) error) error {
@@ -119,13 +139,13 @@ func each(n int, run func(i int) error) error {
 }
 
 // runCheck runs one check in a namespace of its own; if anything failed, it shows what the servers wrote last.
-func runCheck(ctx context.Context, w *world, c check, seed uint64) (passed, failed int64) {
-	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+func runCheck(ctx context.Context, w *world, c check, seed uint64, scale float64) (passed, failed int64) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.limit, checkLimit))
 	defer cancel()
 	began := time.Now()
 	t := &test{
 		ctx: ctx, world: w, random: rand.New(rand.NewPCG(seed, uint64(c.number))),
-		namespace: fmt.Sprintf("check-%d", c.number), number: c.number,
+		namespace: fmt.Sprintf("check-%d", c.number), number: c.number, scale: scale,
 	}
 	func() {
 		defer func() {

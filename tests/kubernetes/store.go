@@ -29,6 +29,7 @@ const (
 // store is a running Sternpost or etcd, and a client of it.
 type store struct {
 	server *servers.Server
+	url    string
 	client *clientv3.Client
 	flags  []string // that apiservers reach it by
 }
@@ -58,7 +59,7 @@ func startStore(ctx context.Context, kind servers.Kind, dir string, p *pki, o op
 	case socket:
 		url = "unix://" + filepath.Join(dir, "store.sock")
 	}
-	s.flags = append(s.flags, "--etcd-servers="+url)
+	s.url, s.flags = url, append(s.flags, "--etcd-servers="+url)
 	if s.server, err = servers.StartURL(ctx, kind, binary, dir, url, client, flags...); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -22,22 +23,25 @@ type world struct {
 type cluster struct {
 	world   *world
 	dir     string
+	env     []string
 	store   *store
 	servers []*apiserver
 }
 
 // options are what a cluster is made with.
 type options struct {
-	link  link     // between store and apiservers
-	flags []string // of the store
+	link  link         // between store and apiservers
+	flags []string     // of the store
+	env   []string     // of the apiservers, beside the judge's
+	kind  servers.Kind // of the store; empty is the world's
 }
 
 // cluster starts a store; apiservers come by serve.
 func (w *world) cluster(ctx context.Context, o options) (*cluster, error) {
-	c := &cluster{world: w, dir: filepath.Join(w.dir, fmt.Sprintf("cluster-%d", len(w.clusters)+1))}
+	c := &cluster{world: w, env: o.env, dir: filepath.Join(w.dir, fmt.Sprintf("cluster-%d", len(w.clusters)+1))}
 	w.clusters = append(w.clusters, c)
 	var err error
-	c.store, err = startStore(ctx, w.kind, c.dir, w.pki, o)
+	c.store, err = startStore(ctx, cmp.Or(o.kind, w.kind), c.dir, w.pki, o)
 	return c, err
 }
 

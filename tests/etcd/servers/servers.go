@@ -192,6 +192,9 @@ func (s *Server) Alive() bool {
 	}
 }
 
+// Pid is that of the process which runs now.
+func (s *Server) Pid() int { return s.cmd.Process.Pid }
+
 // Kill ends the process with SIGKILL and returns when it is gone.
 func (s *Server) Kill() error {
 	if err := s.cmd.Process.Kill(); err != nil {
