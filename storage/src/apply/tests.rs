@@ -172,6 +172,19 @@ fn a_lease_has_left_what_it_had_less_the_time_that_the_log_saw() {
     bench.apply(successor, &[]).unwrap();
     let row = bench.state.leases[&LeaseId(7)];
     assert_eq!((row.remaining_ms, row.since_ms, row.renewed), (10_000, 90_000, false));
+    // One that was not renewed keeps what it has left, until it is.
+    bench.next =
+        FrameHeader { number: 2, applied: bench.next.applied, applied_digest: bench.next.applied_digest, ..successor };
+    bench.go_on(3000, &[put("a")]);
+    let next = FrameHeader { generation: 3, writer: WriterId(14), number: 1, ..bench.next };
+    bench.apply(next, &[]).unwrap();
+    let row = bench.state.leases[&LeaseId(7)];
+    assert_eq!((row.remaining_ms, row.since_ms), (7000, 93_000));
+    bench.next =
+        FrameHeader { number: 2, applied: bench.next.applied, applied_digest: bench.next.applied_digest, ..next };
+    bench.go_on(1000, &[Command::LeaseRenew(LeaseId(7))]);
+    let row = bench.state.leases[&LeaseId(7)];
+    assert_eq!((row.remaining_ms, row.since_ms, row.renewed), (10_000, 94_000, true));
 }
 
 const MEMBER: MemberId = MemberId(1);

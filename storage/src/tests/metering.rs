@@ -30,6 +30,26 @@ fn work_is_counted_when_it_is_done_and_not_when_it_is_replayed() {
 }
 
 #[test]
+fn a_transaction_of_reads_reads_each_range_at_its_own_revision() {
+    let keyspace = Machine::new(1).open().unwrap();
+    for value in ["old", "new"] {
+        keyspace.put(put("a", value)).wait().unwrap();
+    }
+    let at = |at| Op::Range(RangeRequest { at, ..RangeRequest::new(KeyRange::all()) });
+    let success = vec![at(At::Revision(2)), at(At::Latest), at(At::Revision(3))];
+    let reply = keyspace.read_txn(&Txn { success, ..Txn::default() }).unwrap();
+    let values: Vec<_> = reply.responses.iter().map(|reply| format!("{:?}", reply_values(reply))).collect();
+    assert_eq!(values, [r#"[b"old"]"#, r#"[b"new"]"#, r#"[b"new"]"#]);
+    let future = Txn { success: vec![at(At::Revision(4))], ..Txn::default() };
+    assert_eq!(keyspace.read_txn(&future).unwrap_err(), Error::Future { asked: 4, current: 3 });
+}
+
+fn reply_values(reply: &OpReply) -> Vec<Bytes> {
+    let OpReply::Range(range) = reply else { panic!("a range was asked for: {reply:?}") };
+    range.kvs.iter().map(|kv| kv.value.clone()).collect()
+}
+
+#[test]
 fn leases_are_counted_by_how_they_end() {
     let machine = Machine::new(2);
     let keyspace = machine.open().unwrap();

@@ -59,6 +59,9 @@ pub(crate) struct Arguments {
     /// A directory instead of a file system on a loop device; bytes are then the process's own figure.
     #[arg(long)]
     no_loop: bool,
+    /// Leaves the file behind the loop device for the next run, which takes as long to write as its size says.
+    #[arg(long)]
+    keep_disk: bool,
     /// Where to append the results.
     #[arg(long, default_value = "benches/results.jsonl")]
     results: PathBuf,
@@ -67,7 +70,7 @@ pub(crate) struct Arguments {
 /// Measures what was asked for. Errors: a row is unknown; a server failed, after everything else was measured.
 pub(crate) async fn run(arguments: &Arguments) -> Result<(), Failure> {
     let chosen = choose(&arguments.rows)?;
-    let mut place = Place::new(&arguments.place, !arguments.no_loop)?;
+    let mut place = Place::new(&arguments.place, !arguments.no_loop, arguments.keep_disk)?;
     let proto = Record {
         run: machine::date()?,
         commit: machine::commit()?,

@@ -16,14 +16,17 @@ const OVERHEAD_MIB: u64 = 256;
 pub(crate) struct Place {
     root: PathBuf,
     loops: bool,
+    keep: bool,
     device: Option<String>,
 }
 
 impl Place {
     /// Under `root`; with loop devices, so that bytes can be counted on a disk that nobody else writes to, if this is root's process.
-    pub(crate) fn new(root: &Path, loops: bool) -> Result<Place, Failure> {
+    /// The file behind them is left for the next one if `keep`.
+    pub(crate) fn new(root: &Path, loops: bool, keep: bool) -> Result<Place, Failure> {
         fs::create_dir_all(root)?;
-        Ok(Place { root: root.canonicalize()?, loops: loops && rustix::process::geteuid().is_root(), device: None })
+        let loops = loops && rustix::process::geteuid().is_root();
+        Ok(Place { root: root.canonicalize()?, loops, keep, device: None })
     }
 
     /// How bytes are counted: `diskstats` of the own disk, or `proc`, which counts whole folios of the page cache.
@@ -101,7 +104,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.clear();
-        drop(fs::remove_file(self.root.join("image")));
+        if !self.keep {
+            drop(fs::remove_file(self.root.join("image")));
+        }
     }
 }
 

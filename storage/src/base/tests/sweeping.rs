@@ -73,6 +73,20 @@ fn a_sweep_that_has_got_there_left_nothing_behind() {
 }
 
 #[test]
+fn a_step_visits_as_many_rows_as_it_may_and_the_rest_of_a_revision() {
+    let base = new_base(&MemoryDisk::new());
+    let change = |main, sub| Change {
+        at: RevisionPair { main: Revision(main), sub },
+        ..put(&format!("{main}/{sub}"), main, "v")
+    };
+    let changes = (2..8).flat_map(|main| (0..3).map(move |sub| change(main, sub))).collect();
+    base.flush(&part(1, -1, changes), Garbage::Drop).unwrap();
+    let visited: Vec<u64> = (0..4).map(|_| base.sweep(Revision(7), 4).unwrap().rows_visited).collect();
+    // Two revisions, two, and the last two: that of the compacted revision is not left alone, and visited again each time.
+    assert_eq!(visited, [6, 6, 6, 3]);
+}
+
+#[test]
 #[ignore = "a measurement: takes minutes and gigabytes of memory"]
 fn a_sweep_of_a_million_revisions() {
     for live in [100_000, 10_000_000] {

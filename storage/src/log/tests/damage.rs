@@ -179,6 +179,23 @@ fn an_empty_directory_and_a_lone_blank_segment_are_no_log() {
 }
 
 #[test]
+fn a_first_segment_without_a_header_is_damage_if_another_follows() {
+    let bench = Bench::with(&[700, 3000, 0, 1500, 6000, 300, 2000]);
+    bench.disk.damage(file(1), 0, &[0; 512]).unwrap();
+    assert!(refuse(&bench.disk).contains("no header, but a newer segment follows"));
+}
+
+#[test]
+fn a_frame_in_another_ones_place_is_not_read() {
+    let mut bench = Bench::with(&[700, 700]);
+    let bytes = bench.disk.contents(&file(1)).unwrap();
+    let (first, second) = (4096, 4096 + 2 * 512);
+    bench.disk.damage(file(1), first as u64, &bytes[second..second + 2 * 512]).unwrap();
+    let error = bench.log.read(Position(1), usize::MAX).expect_err("frame 2 is no frame 1").to_string();
+    assert!(error.contains("frame 2, expected 1"), "{error}");
+}
+
+#[test]
 fn other_files_in_the_directory_are_left_alone() {
     let bench = Bench::with(&[10]);
     let other = dir().join("README");

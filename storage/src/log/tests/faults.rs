@@ -89,6 +89,18 @@ fn a_full_disk_refuses_the_frame_and_takes_it_when_there_is_room() {
     assert_eq!(log.recovery().frames, 5);
 }
 
+#[test]
+fn a_segment_whose_file_finds_no_room_is_made_later() {
+    for op in [Op::Create, Op::Allocate] {
+        let mut bench = Bench::with(&[3000, 3000, 3000]);
+        bench.disk.inject(Fault::new(FaultKind::NoSpace, 1).on(op));
+        assert_eq!(bench.append(3000), Err(AppendError::Full), "{op:?}");
+        bench.disk.clear_faults();
+        assert_eq!(bench.append(3000), Ok(Position(4)), "{op:?}");
+        check_image(&bench.disk.crash(CrashStyle::KeepNone, 0), &bench.acknowledged);
+    }
+}
+
 fn unlimited(disk: SimFs) -> SimFs {
     disk.set_capacity(u64::MAX);
     disk

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Bench, ID, SEGMENT, check_image, contents, dir, file, frame, header, open, read_all};
 use crate::error::Error;
 use crate::fs::sim::CrashStyle;
-use crate::fs::{FileSystem, RealFs, SimFs};
+use crate::fs::{FileSystem, OpenMode, RealFs, SimFs};
 use crate::log::frame::{FrameBuffer, MAX_FRAME_LEN};
 use crate::log::{AppendError, LocalLog, Log};
 use crate::types::{Digest, LogId, Position};
@@ -118,6 +118,17 @@ fn create_does_not_touch_a_log_with_frames() {
     assert_eq!(contents(&bench.disk), before);
     // One that was created and never used is no loss.
     assert_eq!(create(&Bench::new().disk).unwrap().id(), LogId(2));
+    // Nor is one whose header was being written; but what no creation can have left is.
+    let header = Bench::new().disk.contents(&file(1)).unwrap()[..60].to_vec();
+    for (head, harmless) in [(&header[..20], true), (&b"something else"[..], false)] {
+        let disk = SimFs::new();
+        disk.create_dir(dir()).unwrap();
+        let leftover = disk.open(&file(1), OpenMode::CreateNew).unwrap();
+        leftover.allocate(0, 2 * SEGMENT).unwrap();
+        leftover.write_at(0, head).unwrap();
+        let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
+        assert_eq!(LocalLog::create(fs, dir(), ID, SEGMENT).is_ok(), harmless, "{head:?}");
+    }
 }
 
 #[test]
@@ -126,6 +137,7 @@ fn a_log_can_begin_where_another_history_ends() {
     let digest = Digest([3; 16]);
     let fs: Arc<dyn FileSystem> = Arc::new(disk.clone());
     let mut log = LocalLog::create_at(fs, dir(), ID, SEGMENT, Position(70), digest).unwrap();
+    assert_eq!(log.recovery().digest, digest);
     assert_eq!(log.append(&mut frame(1, 0, 10), digest), Ok(Position(70)));
     let log = open(&disk).unwrap();
     assert_eq!((log.first(), log.end(), log.digest_before_first()), (Position(70), Position(71), Some(digest)));

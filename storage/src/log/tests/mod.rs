@@ -9,6 +9,7 @@ mod frame;
 mod local;
 mod measure;
 mod memory;
+mod scrub;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

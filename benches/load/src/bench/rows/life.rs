@@ -16,12 +16,13 @@ const STEP: u64 = 1000;
 const FLUSH_WITHIN: u64 = 1_000_000;
 /// As full as memory is when the server is killed, of what it was when it was last flushed.
 const NEARLY: f64 = 0.95;
-/// Puts that etcd gets in the same place: what Sternpost holds in memory at most is as many.
-const ETCD_TAIL: u64 = 100_000;
+/// Puts that etcd gets instead: about as many as Sternpost holds in memory.
+const ETCD_TAIL: u64 = 57_000;
 /// The metric that tells how many changes the part in memory has that will be flushed next.
 const ACTIVE_CHANGES: &str = "sternpost_recent_changes{part=\"active\"}";
-/// Times as long as other rows: ten minutes.
+/// Times as long as other rows: ten minutes, after a minute and a half of coming to rest.
 const TIMES: u32 = 60;
+const TIMES_BEFORE: u32 = 9;
 
 /// Killed just before a flush; how long until it answers again.
 pub(crate) async fn start(cell: &mut Cell<'_>, keys: u64) -> Result<Figures, Failure> {
@@ -30,8 +31,8 @@ pub(crate) async fn start(cell: &mut Cell<'_>, keys: u64) -> Result<Figures, Fai
     let tail = match cell.server.kind {
         Kind::Sternpost => fill_memory(cell, keys).await?,
         _ => {
-            cell.put_all(0, cell.scaled(ETCD_TAIL), keys, VALUE_BYTES).await?;
-            cell.scaled(ETCD_TAIL)
+            cell.put_all(0, ETCD_TAIL, keys, VALUE_BYTES).await?;
+            ETCD_TAIL
         }
     };
     cell.server.kill().await?;
@@ -80,9 +81,9 @@ pub(crate) async fn idle(cell: &mut Cell<'_>) -> Result<Figures, Failure> {
     let pid = cell.server.pid().ok_or("no server")?;
     let size = Size { clients: 1, connections: 1, keys: cell.scaled(10_000), value_bytes: VALUE_BYTES };
     cell.fill(size.keys, size.value_bytes).await?;
-    // What the filling leaves to be done is not idleness.
+    // What the filling leaves to be done is not idleness, nor what is done a minute after a start.
     cell.rest().await?;
-    tokio::time::sleep(cell.measured).await;
+    tokio::time::sleep(cell.measured * TIMES_BEFORE).await;
     let pid = cell.server.pid().unwrap_or(pid);
     let (written, switches) = (cell.place.written(Some(pid))?, context_switches(pid));
     let (meter, usage) = (Meter::begin(Some(pid)), Usage::of(pid));
