@@ -188,9 +188,9 @@ fn a_first_segment_without_a_header_is_damage_if_another_follows() {
 #[test]
 fn a_frame_in_another_ones_place_is_not_read() {
     let mut bench = Bench::with(&[700, 700]);
-    let bytes = bench.disk.contents(&file(1)).unwrap();
-    let (first, second) = (4096, 4096 + 2 * 512);
-    bench.disk.damage(file(1), first as u64, &bytes[second..second + 2 * 512]).unwrap();
+    let bytes = bench.disk.contents(file(1)).unwrap();
+    let (first, second) = (4096_u64, 4096 + 2 * 512);
+    bench.disk.damage(file(1), first, &bytes[second..second + 2 * 512]).unwrap();
     let error = bench.log.read(Position(1), usize::MAX).expect_err("frame 2 is no frame 1").to_string();
     assert!(error.contains("frame 2, expected 1"), "{error}");
 }

@@ -119,7 +119,7 @@ fn create_does_not_touch_a_log_with_frames() {
     // One that was created and never used is no loss.
     assert_eq!(create(&Bench::new().disk).unwrap().id(), LogId(2));
     // Nor is one whose header was being written; but what no creation can have left is.
-    let header = Bench::new().disk.contents(&file(1)).unwrap()[..60].to_vec();
+    let header = Bench::new().disk.contents(file(1)).unwrap()[..60].to_vec();
     for (head, harmless) in [(&header[..20], true), (&b"something else"[..], false)] {
         let disk = SimFs::new();
         disk.create_dir(dir()).unwrap();
