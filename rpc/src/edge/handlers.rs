@@ -2,7 +2,7 @@
 //!
 //! HTTP/2 would give each request a task of its own. Requests that wait for the same sync are answered at the same moment, and each answer
 //! would then be written to the socket by itself: the task that wakes last runs first. In one task whatever is ready becomes one
-//! write, and many wake-ups become one. A call that may block goes elsewhere anyway (`Context::blocking`).
+//! write, and many wake-ups become one. A call that may block for long goes elsewhere (`Context::blocking`).
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
