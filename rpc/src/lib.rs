@@ -17,6 +17,7 @@ mod convert;
 mod dial;
 mod download;
 mod edge;
+mod encoded;
 mod flags;
 mod hashkv;
 mod import;

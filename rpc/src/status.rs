@@ -122,6 +122,11 @@ pub(crate) fn unencodable(detail: impl Display) -> Status {
     Status::internal(format!("grpc: error while marshaling: {detail}"))
 }
 
+/// A reply that is longer than a message may be, in the words of grpc-go.
+pub(crate) fn too_long(found: usize, limit: usize) -> Status {
+    Status::resource_exhausted(format!("grpc: trying to send message larger than max ({found} vs. {limit})"))
+}
+
 /// Transactions within transactions beyond the depth at which they are still decoded.
 pub(crate) fn nested_too_deep(limit: usize) -> Status {
     of(&Error::TooManyOps { found: limit.saturating_add(1), limit })

@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::apply::txn::{place, read_only};
 use crate::apply::{Outcome, Reply};
 use crate::base::command_bytes;
 use crate::change::Change;
 use crate::command::Command;
 use crate::engine::queue::{End, Queued};
 use crate::engine::room;
-use crate::engine::shared::{Shared, View};
+use crate::engine::shared::Shared;
 use crate::env::Entropy;
 use crate::error::Error;
 use crate::files::{Directory, Identity};
@@ -22,10 +21,8 @@ use crate::log::Log;
 use crate::open::{self, Opened, Threads};
 use crate::options::{Environment, Options};
 use crate::pending::Pending;
-use crate::read::range::RangeReader;
-use crate::read::tally::Question;
-use crate::reply::{Alarm, DeleteRangeReply, OpenReport, PutReply, RangeReply, Shrunk, Status, TxnReply};
-use crate::request::{AlarmKind, At, DeleteRange, Put, RangeRequest, Txn};
+use crate::reply::{Alarm, DeleteRangeReply, OpenReport, PutReply, Shrunk, Status, TxnReply};
+use crate::request::{AlarmKind, DeleteRange, Put, Txn};
 use crate::types::{Revision, RevisionPair};
 use crate::watch::WatchStream;
 use crate::watch::hub::Hub;
@@ -106,42 +103,6 @@ impl Keyspace {
             return Pending::new(std::future::ready(Err(error)));
         }
         self.send(Command::Txn(txn), |reply| if let Reply::Txn(txn) = reply { Some(txn) } else { None })
-    }
-
-    /// Runs a transaction of reads alone (`Txn::is_read_only`), without the log; blocks on the disk. Errors: `Compacted`, `Future`.
-    ///
-    /// # Panics
-    ///
-    /// If the transaction may write.
-    pub fn read_txn(&self, txn: &Txn) -> Result<TxnReply, Error> {
-        assert!(txn.is_read_only(), "a transaction of only reads was expected");
-        let view = self.inner.shared.view();
-        let reply = read_only(&self.reader(&view, At::Latest), view.compacted, txn);
-        reply.iter().for_each(|reply| self.inner.shared.meters.ran(reply));
-        reply
-    }
-
-    /// Reads a range; blocks on the disk. Errors: `Compacted`, `Future`.
-    pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
-        failpoint!(Read, Err);
-        self.inner.shared.meters.ranges.add(1);
-        let (view, question) = self.inner.shared.view_for(request)?;
-        let known = question.as_ref().and_then(Question::known);
-        let reply = RangeReader { known, ..self.reader(&view, request.at) }.range(request);
-        if let Some(question) = &question {
-            self.inner.shared.settle(question, reply.as_ref().ok().map(|reply| reply.count));
-        }
-        reply
-    }
-
-    fn reader<'a>(&'a self, view: &'a View, at: At) -> RangeReader<'a> {
-        RangeReader {
-            sources: &view.sources,
-            at: place(at, if planted!(DirtyRead) { RevisionPair::MAX } else { RevisionPair::last_of(view.current) }),
-            current: view.current,
-            counts: Some(&self.inner.shared.counts),
-            known: None,
-        }
     }
 
     /// Makes revisions below `revision` unreadable. Replies with the store's revision. Errors: `Compacted`, `Future`.

@@ -13,6 +13,7 @@ use tracing::debug;
 use super::limit::{self, Checked};
 use super::meter;
 use super::unknown::{self, Methods};
+use crate::encoded;
 use crate::metrics::Calls;
 
 /// What answers every request of every connection; clones share it.
@@ -65,7 +66,7 @@ impl Grpc {
         };
         let (method, bytes_max) = (Arc::clone(call.method()), self.message_bytes_max);
         let request = request.map(|body| Body::new(Checked::new(body, bytes_max, method)));
-        meter::count(call, oneshot(&self.routes, request).await)
+        meter::count(call, encoded::unwrap(oneshot(&self.routes, request).await))
     }
 }
 

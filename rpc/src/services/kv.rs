@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::Stream;
 use storage::{Error, RangeEnd, RangeReply, RangeRequest, Revision, Txn};
 use tokio::sync::Semaphore;
@@ -10,8 +11,10 @@ use tonic::{Request, Response, Status};
 use tracing::warn;
 
 use super::context::Context;
+use super::listing::{self, Answer};
 use super::range_stream;
 use crate::convert::{self, Envelope};
+use crate::encoded;
 use crate::metrics::Timed;
 use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::kv_server::Kv;
@@ -34,16 +37,30 @@ impl KvService {
         KvService { context, sweep: Semaphore::new(SWEEP_WAITS_MAX) }
     }
 
-    /// Reads a range; after everything that was acknowledged before, unless the client does without.
+    /// Reads one key; after everything that was acknowledged before, unless the client does without.
     async fn read(&self, request: RangeRequest, serializable: bool) -> Result<RangeReply, Status> {
-        let is_short = request.range.end == RangeEnd::SingleKey;
         let read = move |context: &Context| {
             if !serializable {
                 context.keyspace.barrier()?;
             }
             context.config.metrics.durations.range(|| context.keyspace.range(&request))
         };
-        if is_short { self.context.short(read).await } else { self.context.blocking(read).await }
+        self.context.short(read).await
+    }
+
+    /// Reads a range likewise; answers what its reply begins with.
+    async fn list(&self, request: RangeRequest, serializable: bool) -> Result<(Bytes, Option<Answer>), Status> {
+        let read = move |context: &Context| {
+            if !serializable {
+                context.keyspace.barrier()?;
+            }
+            context.config.metrics.durations.range(|| {
+                let listing = context.keyspace.list(&request)?;
+                let header = context.header(listing.revision);
+                Ok(Answer::begin(listing, header))
+            })
+        };
+        self.context.blocking(read).await?
     }
 
     /// Waits until nothing below a compacted revision is stored. On a full disk that is put off: the compaction itself holds all the same.
@@ -77,6 +94,11 @@ impl Kv for KvService {
         let request = request.into_inner();
         let serializable = request.serializable;
         let request = convert::range(request).map_err(|error| status::of(&error))?;
+        if request.range.end != RangeEnd::SingleKey {
+            let (first, answer) = self.context.timed(Timed::Range, self.list(request, serializable)).await?;
+            let pieces = listing::pieces(Arc::clone(&self.context), first, answer);
+            return Ok(encoded::reply(pb::RangeResponse::default(), pieces));
+        }
         let reply = self.context.timed(Timed::Range, self.read(request, serializable)).await?;
         Ok(Response::new(convert::range_reply(self.context.header(reply.revision), reply)))
     }
@@ -91,7 +113,9 @@ impl Kv for KvService {
         if !serializable {
             self.context.blocking(|context| context.keyspace.barrier()).await?;
         }
-        Ok(Response::new(Box::pin(range_stream::pieces(Arc::clone(&self.context), request))))
+        // The pieces are messages already; no stream of messages follows.
+        let pieces = range_stream::pieces(Arc::clone(&self.context), request);
+        Ok(encoded::reply(Box::pin(futures_util::stream::empty()), pieces))
     }
 
     async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {

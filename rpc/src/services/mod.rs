@@ -6,6 +6,7 @@ mod context;
 mod health;
 mod kv;
 mod lease;
+mod listing;
 mod maintenance;
 mod patience;
 mod range_stream;

@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use prost::Message;
-use storage::{At, Content, Key, RangeReply, RangeRequest, Revision};
+use storage::{At, Content, Error, Key, Listing, RangeRequest, Revision};
 use tonic::Status;
 
 use super::context::Context;
-use crate::convert;
-use crate::pb::etcdserverpb as pb;
-use crate::status;
+use crate::{convert, encoded, status};
 
 /// The keys of the first piece.
 const FIRST_KEYS: i64 = 10;
@@ -19,30 +16,77 @@ const FIRST_KEYS: i64 = 10;
 /// The most keys of any piece, so that tiny values do not make long reads.
 const KEYS_MAX: i64 = 16 << 10;
 
-/// The pieces; the last one carries header, count and whether the limit cut keys off.
-pub(super) fn pieces(
-    context: Arc<Context>,
-    request: RangeRequest,
-) -> impl Stream<Item = Result<pb::RangeStreamResponse, Status>> + Send {
+/// The pieces, encoded, each a message; the last one carries header, count and whether the limit cut keys off.
+pub(super) fn pieces(context: Arc<Context>, request: RangeRequest) -> impl Stream<Item = Result<Bytes, Status>> + Send {
     let place = Place::new(request, context.config.max_request_bytes);
-    stream::unfold(Some((context, place)), |state| async move {
-        let (context, mut place) = state?;
-        let stopping = context.stopping();
-        let piece = tokio::select! {
-            () = stopping => Err(status::stopped()),
-            piece = next(&context, &mut place) => piece,
-        };
-        let more_follows = matches!(&piece, Ok(piece) if piece.header.is_none());
-        let piece = piece.map(|piece| pb::RangeStreamResponse { range_response: Some(piece) });
-        Some((piece, more_follows.then_some((context, place))))
+    stream::unfold(Some(place), move |place| {
+        let context = Arc::clone(&context);
+        async move {
+            let place = place?;
+            let stopping = context.stopping();
+            let piece = tokio::select! {
+                () = stopping => Err(status::stopped()),
+                piece = context.blocking(|context| next(context, place)) => piece,
+            };
+            Some(match piece {
+                Ok((piece, place)) => (Ok(piece), place),
+                Err(status) => (Err(status), None),
+            })
+        }
     })
 }
 
-/// Reads the next piece.
-async fn next(context: &Arc<Context>, place: &mut Place) -> Result<pb::RangeResponse, Status> {
-    let request = place.request.clone();
-    let reply = context.blocking(move |context| context.keyspace.range(&request)).await?;
-    Ok(place.pass(reply, |revision| context.header_at(revision)))
+/// Reads and encodes the next piece. Answers also where to go on, unless it was the last.
+fn next(context: &Context, mut place: Place) -> Result<(Bytes, Option<Place>), Error> {
+    let mut listing = context.keyspace.list(&place.request)?;
+    let read = Read::of(&listing);
+    let end = place.pass(&read);
+    let (head, tail) = match &end {
+        Some(End { revision, count, more }) => {
+            (convert::range_head(context.header(*revision)), convert::range_tail(*more, *count))
+        }
+        None => (Vec::new(), Vec::new()),
+    };
+    let len = head.len() + read.bytes + tail.len();
+    let envelope = convert::piece_head(len);
+    // A piece has some megabytes at most: what a request may have, and one value more.
+    let prefix = encoded::prefix(u32::try_from(envelope.len() + len).unwrap_or(u32::MAX));
+    let mut out = Vec::with_capacity(prefix.len() + envelope.len() + len);
+    out.extend(prefix);
+    out.extend(envelope);
+    out.extend(head);
+    convert::take_entries(&mut listing, usize::MAX, &mut out)?;
+    out.extend(tail);
+    Ok((out.into(), end.is_none().then_some(place)))
+}
+
+/// What was read for a piece.
+struct Read {
+    revision: Revision,
+    count: i64,
+    keys: i64,
+    bytes: usize,
+    last: Option<Bytes>,
+}
+
+impl Read {
+    fn of(listing: &Listing) -> Read {
+        Read {
+            revision: listing.revision,
+            count: listing.count,
+            keys: i64::try_from(listing.entries().len()).unwrap_or(i64::MAX),
+            bytes: convert::entries_len(listing),
+            last: listing.entries().next_back().map(|entry| entry.key.clone()),
+        }
+    }
+}
+
+/// What the last piece says of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    revision: Revision,
+    count: i64,
+    more: bool,
 }
 
 /// Where a stream is.
@@ -67,26 +111,22 @@ impl Place {
         place
     }
 
-    /// Turns what was read into a piece, and moves on behind it.
-    fn pass(&mut self, reply: RangeReply, header: impl FnOnce(Revision) -> pb::ResponseHeader) -> pb::RangeResponse {
-        let (count, revision) = *self.first.get_or_insert((reply.count, reply.revision));
+    /// Moves on behind what was read; answers how the stream ends if that was the last.
+    fn pass(&mut self, read: &Read) -> Option<End> {
+        let (count, revision) = *self.first.get_or_insert((read.count, read.revision));
         if self.request.at == At::Latest {
             self.request.at = At::Revision(revision.0);
         }
-        let keys = i64::try_from(reply.kvs.len()).unwrap_or(i64::MAX);
-        self.sent = self.sent.saturating_add(keys);
-        self.limit_left = self.limit_left.map(|left| left - keys);
+        self.sent = self.sent.saturating_add(read.keys);
+        self.limit_left = self.limit_left.map(|left| left - read.keys);
         // The first piece counted everything at this revision, and what a revision holds does not change.
-        let last = keys == 0 || self.sent >= count || self.limit_left == Some(0);
-        let more = last && self.request.content != Content::CountOnly && self.sent < count;
-        let after = reply.kvs.last().map(|kv| successor(&kv.key));
-        let reply = RangeReply { more, count: if last { count } else { 0 }, ..reply };
-        let piece = convert::range_reply(last.then(|| header(revision)), reply);
-        if let Some(start) = after {
-            self.request.range.start = start;
-            self.ask_for(self.resized(piece.encoded_len()));
+        let last = read.keys == 0 || self.sent >= count || self.limit_left == Some(0);
+        if let Some(key) = &read.last {
+            self.request.range.start = successor(key);
+            self.ask_for(self.resized(read.bytes));
         }
-        piece
+        let more = self.request.content != Content::CountOnly && self.sent < count;
+        last.then_some(End { revision, count, more })
     }
 
     /// Asks for so many keys, if the stream may still carry them.
@@ -115,35 +155,33 @@ fn successor(key: &Bytes) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use storage::{KeyRange, KeyValue};
+    use storage::KeyRange;
 
-    /// Reads from so many keys of so many bytes, as a keyspace at revision 9 would.
-    fn read(keys: u32, bytes: usize, request: &RangeRequest) -> RangeReply {
+    /// Reads from so many keys of so many bytes, as a keyspace at revision 9 would: the keys, and what is known of them.
+    fn read(keys: u32, bytes: usize, request: &RangeRequest) -> (Vec<Bytes>, Read) {
         let all = (0..keys).map(|number| Bytes::from(format!("k{number:06}")));
-        let mut kvs: Vec<KeyValue> = all
-            .filter(|key| request.range.contains(key))
-            .map(|key| KeyValue { key, value: vec![7; bytes].into(), ..KeyValue::default() })
-            .collect();
-        let count = i64::try_from(kvs.len()).expect("few");
+        let mut found: Vec<Bytes> = all.filter(|key| request.range.contains(key)).collect();
+        let count = i64::try_from(found.len()).expect("few");
         if request.content == Content::CountOnly {
-            kvs.clear();
+            found.clear();
         }
         assert!(request.limit > 0, "every piece is bounded");
-        kvs.truncate(usize::try_from(request.limit).expect("positive"));
-        RangeReply { revision: Revision(9), more: false, count, kvs }
+        found.truncate(usize::try_from(request.limit).expect("positive"));
+        let (keys, last) = (i64::try_from(found.len()).expect("few"), found.last().cloned());
+        let read = Read { revision: Revision(9), count, keys, bytes: found.len() * (bytes + 20), last };
+        (found, read)
     }
 
-    /// All pieces of a range of `keys` keys, with what each was read with.
-    fn stream(keys: u32, bytes: usize, request: RangeRequest) -> Vec<(RangeRequest, pb::RangeResponse)> {
+    /// All pieces of a range of `keys` keys: what each was read with, its keys, and what it says of the end.
+    fn stream(keys: u32, bytes: usize, request: RangeRequest) -> Vec<(RangeRequest, Vec<Bytes>, Option<End>)> {
         let mut place = Place::new(request, 10_000);
         let mut pieces = Vec::new();
         loop {
             let asked = place.request.clone();
-            let header = |revision: Revision| pb::ResponseHeader { revision: revision.0, ..Default::default() };
-            let piece = place.pass(read(keys, bytes, &asked), header);
-            let last = piece.header.is_some();
-            pieces.push((asked, piece));
-            if last {
+            let (found, read) = read(keys, bytes, &asked);
+            let end = place.pass(&read);
+            pieces.push((asked, found, end));
+            if end.is_some() {
                 return pieces;
             }
         }
@@ -152,14 +190,13 @@ mod tests {
     /// Checks the last piece, and that the pieces together hold the right keys, once each.
     fn check(keys: u32, limit: i64, expected_keys: usize, expected_more: bool) {
         let pieces = stream(keys, 10, RangeRequest { limit, ..RangeRequest::new(KeyRange::all()) });
-        let found: Vec<&Bytes> = pieces.iter().flat_map(|(_, piece)| &piece.kvs).map(|kv| &kv.key).collect();
+        let found: Vec<&Bytes> = pieces.iter().flat_map(|(_, found, _)| found).collect();
         assert!(found.is_sorted_by(|one, next| one < next));
         assert_eq!(found.len(), expected_keys, "{keys} keys, limit {limit}");
         let (last, others) = pieces.split_last().expect("a piece");
-        assert_eq!((last.1.count, last.1.more), (i64::from(keys), expected_more), "{keys} keys, limit {limit}");
-        assert_eq!(last.1.header.map(|header| header.revision), Some(9));
-        assert!(others.iter().all(|(_, piece)| piece.header.is_none() && piece.count == 0 && !piece.more));
-        assert!(others.iter().all(|(_, piece)| !piece.kvs.is_empty()));
+        let end = End { revision: Revision(9), count: i64::from(keys), more: expected_more };
+        assert_eq!(last.2, Some(end), "{keys} keys, limit {limit}");
+        assert!(others.iter().all(|(_, found, end)| !found.is_empty() && end.is_none()));
     }
 
     #[test]
@@ -184,25 +221,25 @@ mod tests {
     fn a_count_is_one_piece() {
         let request = RangeRequest { content: Content::CountOnly, ..RangeRequest::new(KeyRange::all()) };
         let pieces = stream(1000, 10, request);
-        assert_eq!(pieces.len(), 1);
-        let piece = pieces.first().map(|(_, piece)| (piece.count, piece.more, piece.kvs.len()));
-        assert_eq!(piece, Some((1000, false, 0)));
+        let end = End { revision: Revision(9), count: 1000, more: false };
+        let ends: Vec<_> = pieces.iter().map(|(_, found, end)| (found.len(), *end)).collect();
+        assert_eq!(ends, [(0, Some(end))]);
     }
 
     #[test]
     fn later_pieces_are_read_at_the_revision_of_the_first() {
         let pieces = stream(100, 10, RangeRequest::new(KeyRange::all()));
-        let at: Vec<At> = pieces.iter().map(|(asked, _)| asked.at).collect();
+        let at: Vec<At> = pieces.iter().map(|(asked, ..)| asked.at).collect();
         assert_eq!(at.first(), Some(&At::Latest));
         assert!(at.len() > 2 && at.iter().skip(1).all(|at| *at == At::Revision(9)), "{at:?}");
         let old = RangeRequest { at: At::Revision(4), ..RangeRequest::new(KeyRange::all()) };
-        assert!(stream(100, 10, old).iter().all(|(asked, _)| asked.at == At::Revision(4)));
+        assert!(stream(100, 10, old).iter().all(|(asked, ..)| asked.at == At::Revision(4)));
     }
 
     #[test]
     fn pieces_grow_and_shrink_towards_their_size() {
         let limits = |bytes| -> Vec<i64> {
-            stream(400, bytes, RangeRequest::new(KeyRange::all())).iter().map(|(asked, _)| asked.limit).collect()
+            stream(400, bytes, RangeRequest::new(KeyRange::all())).iter().map(|(asked, ..)| asked.limit).collect()
         };
         assert_eq!(limits(10), [10, 20, 40, 80, 160, 320]);
         assert_eq!(limits(3000).get(..4), Some([10, 5, 2, 2].as_slice()));

@@ -24,7 +24,7 @@
 
 use bytes::Bytes;
 
-use super::Version;
+use super::{Kept, Version};
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
 use crate::types::Revision;
@@ -96,11 +96,11 @@ impl IndexRow<'_> {
         match self {
             IndexRow::Tombstone => Version::Tombstone,
             IndexRow::Put { create, version, lease, value } => {
-                let inline = match value {
-                    Stored::Inline(value) => Some(Bytes::copy_from_slice(value)),
-                    Stored::History(_) => None,
+                let value = match value {
+                    Stored::Inline(value) => Kept::Inline(Bytes::copy_from_slice(value)),
+                    Stored::History(len) => Kept::History(len),
                 };
-                Version::Put { create, version, lease, inline }
+                Version::Put { create, version, lease, value }
             }
         }
     }

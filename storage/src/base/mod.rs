@@ -88,9 +88,18 @@ pub(crate) enum Version {
         version: i64,
         /// The lease; 0 if none.
         lease: i64,
-        /// The value, if it is kept inline; otherwise it is in `history` at the version's revision.
-        inline: Option<Bytes>,
+        /// The value, or where it is.
+        value: Kept,
     },
+}
+
+/// Where the value of a put is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Beside the key.
+    Inline(Bytes),
+    /// In `history` at the version's revision; its length.
+    History(u64),
 }
 
 /// What a flush did.

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::{Range, ReadOnlyTable};
+use redb::{AccessGuard, Range, ReadOnlyTable};
 
 use super::fault::At;
 use super::layout::{self, HistoryRow, HistoryValue, IndexRow, Stored};
@@ -93,17 +93,26 @@ impl Snapshot {
         }
     }
 
+    /// The value of the put at `at`, which must be kept in `history`, on its page. Errors: as `value`.
+    fn on_page(&self, at: RevisionPair) -> Result<OnPage, Error> {
+        let place = layout::history_key(at);
+        let row = self.history.get(place.as_slice()).at("history")?;
+        let row = row.ok_or_else(|| layout::missing("history", &place))?;
+        match layout::read_history_row(&place, row.value())?.value {
+            HistoryValue::Here(value) => Ok(OnPage { len: value.len(), row }),
+            HistoryValue::Tombstone | HistoryValue::InIndex => Err(disagree(at)),
+        }
+    }
+
+    /// The same for these places, in the order asked for, fetched in the order in which they lie on disk.
+    pub(crate) fn on_pages(&self, places: &[RevisionPair]) -> Result<Vec<OnPage>, Error> {
+        in_disk_order(places, |at| self.on_page(at))
+    }
+
     /// The values of the puts at these places, in the order asked for, fetched in the order in which they lie on disk.
     /// Errors: as `value`.
     pub(crate) fn values(&self, places: &[RevisionPair]) -> Result<Vec<Bytes>, Error> {
-        let mut order: Vec<(usize, RevisionPair)> = places.iter().copied().enumerate().collect();
-        order.sort_unstable_by_key(|(_, at)| *at);
-        let mut found = Vec::with_capacity(places.len());
-        for (asked, at) in order {
-            found.push((asked, self.value(at)?));
-        }
-        found.sort_unstable_by_key(|(asked, _)| *asked);
-        Ok(found.into_iter().map(|(_, value)| value).collect())
+        in_disk_order(places, |at| self.value(at))
     }
 
     /// The changes from revision `from` on, in order, whole revisions, until about `max_bytes` of keys and values are
@@ -191,6 +200,35 @@ impl Snapshot {
         }
         Ok(keys)
     }
+}
+
+/// A value on its page, which stays in memory as long as this lives.
+pub(crate) struct OnPage {
+    row: AccessGuard<'static, &'static [u8]>,
+    /// The value is so much of the row's end.
+    len: usize,
+}
+
+impl OnPage {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let row = self.row.value();
+        row.get(row.len() - self.len..).unwrap_or_default()
+    }
+}
+
+/// What `fetch` answers for each place, in the order given, asked for in the order of the places.
+fn in_disk_order<T>(
+    places: &[RevisionPair],
+    mut fetch: impl FnMut(RevisionPair) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    let mut order: Vec<(usize, RevisionPair)> = places.iter().copied().enumerate().collect();
+    order.sort_unstable_by_key(|(_, at)| *at);
+    let mut found = Vec::with_capacity(places.len());
+    for (asked, at) in order {
+        found.push((asked, fetch(at)?));
+    }
+    found.sort_unstable_by_key(|(asked, _)| *asked);
+    Ok(found.into_iter().map(|(_, fetched)| fetched).collect())
 }
 
 /// The rows of one key that a scan has met.

@@ -25,7 +25,7 @@ use crate::read::range::bounds;
 use crate::read::tally::{Answer, Question, Tallies};
 use crate::recent::Part;
 use crate::reply::Alarm;
-use crate::request::RangeRequest;
+use crate::request::{At, RangeRequest};
 use crate::types::{Digest, MemberId, Position, Revision, RevisionPair};
 
 /// What is published: everything a view needs, changed in one step under one lock.
@@ -235,6 +235,13 @@ impl Shared {
     pub(crate) fn view(&self) -> View {
         let head = self.head();
         View { current: head.revision, compacted: head.compacted, sources: head.sources.clone() }
+    }
+
+    /// A view for reading at a revision. Errors: `Compacted`, `Future`.
+    pub(crate) fn view_at(&self, at: At) -> Result<View, Error> {
+        let view = self.view();
+        check_at(at, view.compacted, view.current)?;
+        Ok(view)
     }
 
     /// A view for a request, and what is known of the count that it needs, if it needs one at the current revision. Errors: `Compacted`, `Future`.

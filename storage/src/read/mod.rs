@@ -1,12 +1,11 @@
 //! Reading: recent parts and base merged into one picture of the keys at a revision.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::{Snapshot, Version};
+use crate::base::{Kept, Snapshot, Version};
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
 use crate::recent::{Part, Scanned};
@@ -14,6 +13,7 @@ use crate::reply::KeyValue;
 use crate::types::{LeaseId, Revision, RevisionPair};
 
 pub(crate) mod counts;
+pub(crate) mod listing;
 pub(crate) mod range;
 pub(crate) mod tally;
 #[cfg(test)]
@@ -78,13 +78,11 @@ impl Sources {
         at: RevisionPair,
         limit: usize,
     ) -> Result<Chunk, Error> {
-        let mut merged: BTreeMap<Bytes, Found> = BTreeMap::new();
         let mut next: Option<Bytes> = None;
+        let mut recent: Vec<Arc<Change>> = Vec::new();
         for part in self.parts() {
             let Scanned { found, horizon } = part.scan(start, end, at, limit);
-            for change in found {
-                merged.entry(change.key.clone()).or_insert(Found::Recent(change));
-            }
+            recent = if recent.is_empty() { found } else { merged(recent, found) };
             next = earlier(next, horizon.filter(|_| !planted!(HorizonIgnored)));
         }
         // Base is read up to where the parts reach: beyond, a part may hold something newer.
@@ -93,38 +91,34 @@ impl Sources {
             (None, end) => end,
         };
         let (mut visited, mut cut) = (0, None);
+        let mut recent = recent.into_iter().peekable();
+        let mut found: Vec<Found> = Vec::with_capacity(recent.len());
         let mut visit = |key: Bytes, place, version| {
             if visited == limit {
                 cut = Some(key);
                 return false;
             }
             visited += 1;
-            if let Entry::Vacant(slot) = merged.entry(key.clone()) {
-                slot.insert(Found::Base(key, place, version));
+            while let Some(change) = recent.next_if(|change| change.key < key) {
+                found.push(Found::Recent(change));
+            }
+            if recent.peek().is_none_or(|change| change.key != key) {
+                found.push(Found::Base(key, place, version));
             }
             true
         };
         self.base.scan(start, end, at, &mut visit)?;
+        found.extend(recent.map(Found::Recent));
         let next = earlier(next, cut);
-        let found = match &next {
-            Some(next) => merged.into_iter().take_while(|(key, _)| key < next).map(|(_, found)| found).collect(),
-            None => merged.into_values().collect(),
-        };
+        if let Some(next) = &next {
+            found.truncate(found.partition_point(|found| found.key() < next));
+        }
         Ok(Chunk { found, next })
     }
 
     /// The values of what was found, fetched from `history` in revision order, answered in the order given.
     pub(crate) fn key_values(&self, found: &[Found]) -> Result<Vec<KeyValue>, Error> {
-        let far: Vec<RevisionPair> = found.iter().filter_map(Found::value_in_history).collect();
-        let mut fetched = self.base.values(&far)?.into_iter();
-        let filled = found.iter().map(|found| {
-            let value = match found.value_in_history() {
-                Some(_) => fetched.next(),
-                None => found.value_at_hand(),
-            };
-            KeyValue { value: value.unwrap_or_default(), ..found.without_value() }
-        });
-        Ok(filled.collect())
+        fetched(&self.base, found)
     }
 
     /// One key with its value.
@@ -132,7 +126,7 @@ impl Sources {
         let mut kv = found.without_value();
         kv.value = match found.value_in_history() {
             Some(place) => self.base.value(place)?,
-            None => found.value_at_hand().unwrap_or_default(),
+            None => found.value_at_hand().cloned().unwrap_or_default(),
         };
         Ok(kv)
     }
@@ -232,14 +226,7 @@ impl Found {
 
     /// Everything but the value.
     pub(crate) fn without_value(&self) -> KeyValue {
-        let (create, version, lease) = match self {
-            Found::Recent(change) => match &change.kind {
-                ChangeKind::Put { create, version, lease, .. } => (*create, *version, *lease),
-                ChangeKind::Tombstone => (Revision(0), 0, 0),
-            },
-            Found::Base(_, _, Version::Put { create, version, lease, .. }) => (*create, *version, *lease),
-            Found::Base(_, _, Version::Tombstone) => (Revision(0), 0, 0),
-        };
+        let Numbers { create, version, lease, .. } = self.numbers();
         KeyValue {
             key: self.key().clone(),
             create_revision: create.0,
@@ -250,23 +237,82 @@ impl Found {
         }
     }
 
+    /// What a put left behind; nothing of a deletion.
+    pub(crate) fn numbers(&self) -> Numbers {
+        match self {
+            Found::Recent(change) => match &change.kind {
+                ChangeKind::Put { create, version, lease, value } => {
+                    Numbers { create: *create, version: *version, lease: *lease, value_len: value.len() }
+                }
+                ChangeKind::Tombstone => Numbers::default(),
+            },
+            Found::Base(_, _, Version::Put { create, version, lease, value }) => {
+                let value_len = match value {
+                    Kept::Inline(value) => value.len(),
+                    Kept::History(len) => usize::try_from(*len).unwrap_or(usize::MAX),
+                };
+                Numbers { create: *create, version: *version, lease: *lease, value_len }
+            }
+            Found::Base(_, _, Version::Tombstone) => Numbers::default(),
+        }
+    }
+
     fn value_in_history(&self) -> Option<RevisionPair> {
         match self {
-            Found::Base(_, place, Version::Put { inline: None, .. }) => Some(*place),
+            Found::Base(_, place, Version::Put { value: Kept::History(_), .. }) => Some(*place),
             _ => None,
         }
     }
 
-    fn value_at_hand(&self) -> Option<Bytes> {
+    /// The value, unless it has to be fetched.
+    fn value_at_hand(&self) -> Option<&Bytes> {
         match self {
             Found::Recent(change) => match &change.kind {
-                ChangeKind::Put { value, .. } => Some(value.clone()),
+                ChangeKind::Put { value, .. } => Some(value),
                 ChangeKind::Tombstone => None,
             },
-            Found::Base(_, _, Version::Put { inline, .. }) => inline.clone(),
-            Found::Base(_, _, Version::Tombstone) => None,
+            Found::Base(_, _, Version::Put { value: Kept::Inline(value), .. }) => Some(value),
+            Found::Base(..) => None,
         }
     }
+}
+
+/// The numbers of a version, and how long its value is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) create: Revision,
+    pub(crate) version: i64,
+    pub(crate) lease: i64,
+    pub(crate) value_len: usize,
+}
+
+/// The values of what was found, fetched from `history` in revision order, answered in the order given.
+fn fetched(base: &Snapshot, found: &[Found]) -> Result<Vec<KeyValue>, Error> {
+    let far: Vec<RevisionPair> = found.iter().filter_map(Found::value_in_history).collect();
+    let mut fetched = base.values(&far)?.into_iter();
+    let filled = found.iter().map(|found| {
+        let value = match found.value_in_history() {
+            Some(_) => fetched.next(),
+            None => found.value_at_hand().cloned(),
+        };
+        KeyValue { value: value.unwrap_or_default(), ..found.without_value() }
+    });
+    Ok(filled.collect())
+}
+
+/// The changes of both in key order; of a key that both have that of `newer`.
+fn merged(newer: Vec<Arc<Change>>, older: Vec<Arc<Change>>) -> Vec<Arc<Change>> {
+    let mut all = Vec::with_capacity(newer.len() + older.len());
+    let mut older = older.into_iter().peekable();
+    for change in newer {
+        while let Some(before) = older.next_if(|before| before.key < change.key) {
+            all.push(before);
+        }
+        older.next_if(|before| before.key == change.key);
+        all.push(change);
+    }
+    all.extend(older);
+    all
 }
 
 /// The earlier of two keys, where none means the end of the range.

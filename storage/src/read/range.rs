@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use crate::error::Error;
 use crate::read::counts::Counts;
+use crate::read::listing::{Listing, loaded};
 use crate::read::{Found, Sources};
-use crate::reply::{KeyValue, RangeReply};
+use crate::reply::RangeReply;
 use crate::request::{Content, Filters, KeyRange, RangeEnd, RangeRequest, SortOrder, SortTarget};
 use crate::types::{Revision, RevisionPair};
 
@@ -29,28 +30,39 @@ pub(crate) struct RangeReader<'a> {
 impl RangeReader<'_> {
     /// Evaluates the request.
     pub(crate) fn range(&self, request: &RangeRequest) -> Result<RangeReply, Error> {
-        let mut reply = RangeReply { revision: self.current, ..RangeReply::default() };
+        self.list(request)?.into_reply()
+    }
+
+    /// Evaluates the request but for the values, unless it sorts by them.
+    pub(crate) fn list(&self, request: &RangeRequest) -> Result<Listing, Error> {
+        let mut listing = Listing {
+            revision: self.current,
+            more: false,
+            count: 0,
+            found: Vec::new().into_iter(),
+            values: request.content == Content::Full,
+            // The index holds no lease for a reader of keys alone: etcd 3.7 answers 0 there, unless it needs the values to sort by them.
+            leases: request.content == Content::Full || by_value(request),
+            at: self.at.main,
+            base: self.sources.base.clone(),
+        };
         if request.content == Content::CountOnly {
-            reply.count = self.count(&request.range)?;
-            return Ok(reply);
+            listing.count = self.count(&request.range)?;
+            return Ok(listing);
         }
         let limit = usize::try_from(request.limit).unwrap_or(0);
         let wanted = if limit > 0 && limit_comes_first(request) { limit.saturating_add(1) } else { usize::MAX };
         let (mut found, count) = self.collect(&request.range, wanted)?;
-        reply.count = count;
         found.retain(|found| passes(&request.filters, found));
-        let kvs = if by_value(request) {
-            let mut kvs = self.sources.key_values(&found)?;
-            ordered(&mut kvs, request.order, |kvs| kvs.sort_by(|a, b| a.value.cmp(&b.value)));
-            reply.more = cut(&mut kvs, limit);
-            kvs
-        } else {
-            sort(&mut found, request);
-            reply.more = cut(&mut found, limit);
-            self.contents(found, request.content)?
-        };
-        reply.kvs = if request.content == Content::KeysOnly { kvs.into_iter().map(stripped).collect() } else { kvs };
-        Ok(reply)
+        if by_value(request) {
+            let kvs = self.sources.key_values(&found)?;
+            found = found.iter().zip(kvs).map(|(found, kv)| loaded(found, kv)).collect();
+        }
+        sort(&mut found, request);
+        listing.count = count;
+        listing.more = cut(&mut found, limit);
+        listing.found = found.into_iter();
+        Ok(listing)
     }
 
     /// Every key in the range, without values: for conditions and deletions. `visit` answers false to stop.
@@ -158,14 +170,6 @@ impl RangeReader<'_> {
         }
         self.sources.get_live(range.start.bytes(), self.at)
     }
-
-    fn contents(&self, found: Vec<Found>, content: Content) -> Result<Vec<KeyValue>, Error> {
-        match content {
-            Content::Full => self.sources.key_values(&found),
-            // The index holds no lease for a reader of keys alone: etcd 3.7 answers 0 here.
-            _ => Ok(found.iter().map(|found| KeyValue { lease: 0, ..found.without_value() }).collect()),
-        }
-    }
 }
 
 /// The range as bounds; `None` if it is a single key or holds none.
@@ -201,9 +205,9 @@ fn by_value(request: &RangeRequest) -> bool {
 
 fn passes(filters: &Filters, found: &Found) -> bool {
     let within = |value: i64, min: i64, max: i64| (min == 0 || value >= min) && (max == 0 || value <= max);
-    let kv = found.without_value();
-    within(kv.mod_revision, filters.min_mod_revision, filters.max_mod_revision)
-        && within(kv.create_revision, filters.min_create_revision, filters.max_create_revision)
+    let numbers = found.numbers();
+    within(found.place().main.0, filters.min_mod_revision, filters.max_mod_revision)
+        && within(numbers.create.0, filters.min_create_revision, filters.max_create_revision)
 }
 
 fn sort(found: &mut [Found], request: &RangeRequest) {
@@ -211,9 +215,10 @@ fn sort(found: &mut [Found], request: &RangeRequest) {
         return;
     }
     ordered(found, request.order, |found| match request.target {
-        SortTarget::Key | SortTarget::Value => found.sort_by(|a, b| a.key().cmp(b.key())),
-        SortTarget::Version => found.sort_by_cached_key(|found| found.without_value().version),
-        SortTarget::Create => found.sort_by_cached_key(|found| found.without_value().create_revision),
+        SortTarget::Key => found.sort_by(|a, b| a.key().cmp(b.key())),
+        SortTarget::Value => found.sort_by(|a, b| a.value_at_hand().cmp(&b.value_at_hand())),
+        SortTarget::Version => found.sort_by_cached_key(|found| found.numbers().version),
+        SortTarget::Create => found.sort_by_cached_key(|found| found.numbers().create.0),
         SortTarget::Mod => found.sort_by_key(|found| found.place().main),
     });
 }
@@ -238,8 +243,4 @@ fn cut<T>(items: &mut Vec<T>, limit: usize) -> bool {
         items.truncate(limit);
     }
     more
-}
-
-fn stripped(kv: KeyValue) -> KeyValue {
-    KeyValue { value: Bytes::new(), ..kv }
 }

@@ -188,7 +188,7 @@ fn reads(base: &Base, keys: u64) {
     let mut places = Vec::new();
     let start = Instant::now();
     let mut visit = |_, at, version: Version| {
-        places.push((at, matches!(version, Version::Put { inline: Some(_), .. })));
+        places.push((at, matches!(version, Version::Put { value: Kept::Inline(_), .. })));
         places.len() < 200_000
     };
     snapshot.scan(b"", None, RevisionPair::MAX, &mut visit).unwrap();
@@ -202,7 +202,7 @@ fn reads(base: &Base, keys: u64) {
     let start = Instant::now();
     for _ in 0..20_000 {
         let found = snapshot.get(key(rng.below(keys)).as_bytes(), RevisionPair::MAX).unwrap();
-        if let Some((at, Version::Put { inline: None, .. })) = found {
+        if let Some((at, Version::Put { value: Kept::History(_), .. })) = found {
             snapshot.value(at).unwrap();
         }
     }

@@ -236,10 +236,18 @@ fn same(snapshot: &Snapshot, wanted: Option<&Arc<Change>>, got: Option<(Revision
         (ChangeKind::Tombstone, Version::Tombstone) => {}
         (
             ChangeKind::Put { create, version, lease, value },
-            Version::Put { create: c, version: v, lease: l, inline },
+            Version::Put { create: c, version: v, lease: l, value: kept },
         ) => {
             assert_eq!((create, version, lease), (c, v, l));
-            let found = inline.clone().unwrap_or_else(|| snapshot.value(at).unwrap());
+            let found = match kept {
+                Kept::Inline(value) => value.clone(),
+                Kept::History(len) => {
+                    let found = snapshot.value(at).unwrap();
+                    assert_eq!(snapshot.on_pages(&[at]).unwrap()[0].bytes(), found);
+                    assert_eq!(*len, found.len() as u64);
+                    found
+                }
+            };
             assert_eq!(found, value);
         }
         other => panic!("{other:?}"),
