@@ -10,6 +10,7 @@
 use std::process::ExitCode;
 
 mod auto_compaction;
+mod buffers;
 mod codec;
 mod commands;
 mod config;

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::Stream;
 use storage::{Error, RangeEnd, RangeReply, RangeRequest, Revision, Txn};
 use tokio::sync::Semaphore;
@@ -49,7 +48,7 @@ impl KvService {
     }
 
     /// Reads a range likewise; answers what its reply begins with.
-    async fn list(&self, request: RangeRequest, serializable: bool) -> Result<(Bytes, Option<Answer>), Status> {
+    async fn list(&self, request: RangeRequest, serializable: bool) -> Result<listing::Step, Status> {
         let read = move |context: &Context| {
             if !serializable {
                 context.keyspace.barrier()?;
@@ -95,8 +94,8 @@ impl Kv for KvService {
         let serializable = request.serializable;
         let request = convert::range(request).map_err(|error| status::of(&error))?;
         if request.range.end != RangeEnd::SingleKey {
-            let (first, answer) = self.context.timed(Timed::Range, self.list(request, serializable)).await?;
-            let pieces = listing::pieces(Arc::clone(&self.context), first, answer);
+            let first = self.context.timed(Timed::Range, self.list(request, serializable)).await?;
+            let pieces = listing::pieces(Arc::clone(&self.context), first);
             return Ok(encoded::reply(pb::RangeResponse::default(), pieces));
         }
         let reply = self.context.timed(Timed::Range, self.read(request, serializable)).await?;

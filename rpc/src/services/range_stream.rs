@@ -8,7 +8,7 @@ use storage::{At, Content, Error, Key, Listing, RangeRequest, Revision};
 use tonic::Status;
 
 use super::context::Context;
-use crate::{convert, encoded, status};
+use crate::{buffers, convert, encoded, status};
 
 /// The keys of the first piece.
 const FIRST_KEYS: i64 = 10;
@@ -51,13 +51,13 @@ fn next(context: &Context, mut place: Place) -> Result<(Bytes, Option<Place>), E
     let envelope = convert::piece_head(len);
     // A piece has some megabytes at most: what a request may have, and one value more.
     let prefix = encoded::prefix(u32::try_from(envelope.len() + len).unwrap_or(u32::MAX));
-    let mut out = Vec::with_capacity(prefix.len() + envelope.len() + len);
+    let mut out = buffers::take(prefix.len() + envelope.len() + len);
     out.extend(prefix);
     out.extend(envelope);
     out.extend(head);
     convert::take_entries(&mut listing, usize::MAX, &mut out)?;
     out.extend(tail);
-    Ok((out.into(), end.is_none().then_some(place)))
+    Ok((buffers::share(out), end.is_none().then_some(place)))
 }
 
 /// What was read for a piece.

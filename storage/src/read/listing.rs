@@ -58,14 +58,8 @@ impl Listing {
     /// Takes the next entries that have about `max_bytes` of keys and values, one at least if there is one: `each` gets them in order, with their
     /// values. Blocks on the disk. Errors, with nothing taken: `Io`, `Corrupt`.
     pub fn take(&mut self, max_bytes: usize, each: &mut dyn FnMut(Entry<'_>, &[u8])) -> Result<(), Error> {
-        let mut bytes = 0_usize;
-        let fits = |entry: &Entry<'_>| {
-            bytes = bytes.saturating_add(entry.key.len()).saturating_add(entry.value_len);
-            bytes <= max_bytes
-        };
-        let fitting = self.entries().take_while(fits).count().max(1);
-        let next = self.found.as_slice();
-        let next = next.get(..fitting).unwrap_or(next);
+        let next = self.next(max_bytes);
+        let taken = next.len();
         let places: Vec<_> = next.iter().filter(|_| self.values).filter_map(Found::value_in_history).collect();
         let mut pages = self.base.on_pages(&places)?.into_iter();
         let mut with_values = Vec::with_capacity(next.len());
@@ -83,8 +77,19 @@ impl Listing {
             each(*entry, page.as_ref().map_or_else(|| at_hand.unwrap_or_default(), |page| page.bytes()));
         }
         drop(with_values);
-        self.found.by_ref().take(fitting).for_each(drop);
+        self.found.by_ref().take(taken).for_each(drop);
         Ok(())
+    }
+
+    fn next(&self, max_bytes: usize) -> &[Found] {
+        let mut bytes = 0_usize;
+        let fits = |entry: &Entry<'_>| {
+            bytes = bytes.saturating_add(entry.key.len()).saturating_add(entry.value_len);
+            bytes <= max_bytes
+        };
+        let fitting = self.entries().take_while(fits).count().max(1);
+        let all = self.found.as_slice();
+        all.get(..fitting).unwrap_or(all)
     }
 
     /// From here on values come from base as it is now, at the same revision. Errors: `Compacted`.

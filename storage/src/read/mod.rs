@@ -37,7 +37,16 @@ pub(crate) type Known = HashMap<Bytes, Option<(RevisionPair, Version)>>;
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     Recent(Arc<Change>),
-    Base(Bytes, RevisionPair, Version),
+    /// In a box: long lists of what was found are moved about.
+    Base(Box<InBase>),
+}
+
+/// A version of a key in base, and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct InBase {
+    key: Bytes,
+    at: RevisionPair,
+    version: Version,
 }
 
 /// A piece of a range: the versions found, in key order, and the key to go on from.
@@ -62,7 +71,7 @@ impl Sources {
             Some(known) => known.clone(),
             None => self.base.get(key, at)?,
         };
-        Ok(stored.map(|(place, version)| Found::Base(Bytes::copy_from_slice(key), place, version)))
+        Ok(stored.map(|(place, version)| Found::in_base(Bytes::copy_from_slice(key), place, version)))
     }
 
     /// The key as it is at `at`; `None` if it does not exist there.
@@ -103,7 +112,7 @@ impl Sources {
                 found.push(Found::Recent(change));
             }
             if recent.peek().is_none_or(|change| change.key != key) {
-                found.push(Found::Base(key, place, version));
+                found.push(Found::in_base(key, place, version));
             }
             true
         };
@@ -203,24 +212,28 @@ impl Sources {
 }
 
 impl Found {
+    fn in_base(key: Bytes, at: RevisionPair, version: Version) -> Found {
+        Found::Base(Box::new(InBase { key, at, version }))
+    }
+
     pub(crate) fn key(&self) -> &Bytes {
         match self {
             Found::Recent(change) => &change.key,
-            Found::Base(key, _, _) => key,
+            Found::Base(found) => &found.key,
         }
     }
 
     pub(crate) fn place(&self) -> RevisionPair {
         match self {
             Found::Recent(change) => change.at,
-            Found::Base(_, place, _) => *place,
+            Found::Base(found) => found.at,
         }
     }
 
     pub(crate) fn is_tombstone(&self) -> bool {
         match self {
             Found::Recent(change) => change.is_tombstone(),
-            Found::Base(_, _, version) => matches!(version, Version::Tombstone),
+            Found::Base(found) => matches!(found.version, Version::Tombstone),
         }
     }
 
@@ -246,21 +259,26 @@ impl Found {
                 }
                 ChangeKind::Tombstone => Numbers::default(),
             },
-            Found::Base(_, _, Version::Put { create, version, lease, value }) => {
-                let value_len = match value {
-                    Kept::Inline(value) => value.len(),
-                    Kept::History(len) => usize::try_from(*len).unwrap_or(usize::MAX),
-                };
-                Numbers { create: *create, version: *version, lease: *lease, value_len }
-            }
-            Found::Base(_, _, Version::Tombstone) => Numbers::default(),
+            Found::Base(found) => match &found.version {
+                Version::Put { create, version, lease, value } => {
+                    let value_len = match value {
+                        Kept::Inline(value) => value.len(),
+                        Kept::History(len) => usize::try_from(*len).unwrap_or(usize::MAX),
+                    };
+                    Numbers { create: *create, version: *version, lease: *lease, value_len }
+                }
+                Version::Tombstone => Numbers::default(),
+            },
         }
     }
 
     fn value_in_history(&self) -> Option<RevisionPair> {
         match self {
-            Found::Base(_, place, Version::Put { value: Kept::History(_), .. }) => Some(*place),
-            _ => None,
+            Found::Base(found) => match found.version {
+                Version::Put { value: Kept::History(_), .. } => Some(found.at),
+                _ => None,
+            },
+            Found::Recent(_) => None,
         }
     }
 
@@ -271,8 +289,10 @@ impl Found {
                 ChangeKind::Put { value, .. } => Some(value),
                 ChangeKind::Tombstone => None,
             },
-            Found::Base(_, _, Version::Put { value: Kept::Inline(value), .. }) => Some(value),
-            Found::Base(..) => None,
+            Found::Base(found) => match &found.version {
+                Version::Put { value: Kept::Inline(value), .. } => Some(value),
+                _ => None,
+            },
         }
     }
 }

@@ -13,6 +13,9 @@ use crate::types::{Revision, RevisionPair};
 /// Keys looked at in one step of a scan: enough to amortise the seek, few enough to bound memory and lock time.
 const STEP: usize = 1000;
 
+/// The most keys that room is made for before they are found.
+const ROOM_MAX: usize = 1 << 16;
+
 /// A range evaluated against what one reader sees.
 pub(crate) struct RangeReader<'a> {
     /// Where from.
@@ -102,7 +105,9 @@ impl RangeReader<'_> {
 
     /// At most `wanted` keys, and how many there are in all.
     fn collect(&self, range: &KeyRange, wanted: usize) -> Result<(Vec<Found>, i64), Error> {
-        let mut found = Vec::new();
+        // Room at once where it is known: a long list that grows is copied again and again.
+        let known = self.known.and_then(|known| usize::try_from(known).ok()).unwrap_or(0);
+        let mut found = Vec::with_capacity(wanted.min(known).min(ROOM_MAX));
         let step = wanted.saturating_add(1).min(small!(STEP, 2));
         self.visit_in_steps(range, step, &mut |next| {
             found.push(next);
