@@ -255,6 +255,33 @@ async fn many_keys_cost_neither_start_nor_memory() {
     assert!(full < 256 * MIB, "{} MiB after a scan", full / MIB);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_any_length_takes_little_memory() {
+    const KEYS: u64 = 12_000;
+    const VALUE_BYTES: usize = 10_000;
+    // What is kept in memory has to be full before, or it would be counted.
+    let server = Server::start(&["--recent-bytes", "4194304", "--cache-bytes", "4194304"]).await;
+    let channel = server.channel();
+    for number in 0..KEYS {
+        let value = format!("{number:08}").into_bytes().repeat(VALUE_BYTES / 8);
+        let put = PutRequest { key: format!("k{number:08}").into_bytes(), value, ..Default::default() };
+        let _: PutResponse = unary(&channel, "/etcdserverpb.KV/Put", put).await.expect("the server answers");
+    }
+    assert_eq!(scan(&server).await, KEYS);
+    server.forget_peak();
+    let before = server.resident_bytes();
+    let all = RangeRequest { key: vec![0], range_end: vec![0], ..Default::default() };
+    let reply: RangeResponse = unary(&channel, "/etcdserverpb.KV/Range", all).await.expect("the server answers");
+    let growth = server.peak_bytes().saturating_sub(before);
+    println!("{KEYS} keys of {VALUE_BYTES} bytes in one reply: {} MiB before, {} MiB more", before / MIB, growth / MIB);
+    assert_eq!((reply.count, reply.more, reply.kvs.len() as u64), (KEYS as i64, false, KEYS));
+    for (number, kv) in reply.kvs.iter().enumerate() {
+        let right = format!("{number:08}").into_bytes();
+        assert!(kv.key == [b"k".as_slice(), &right].concat() && kv.value == right.repeat(VALUE_BYTES / 8), "{number}");
+    }
+    assert!(growth < 64 * MIB, "{} MiB for a list", growth / MIB);
+}
+
 /// What one client wrote, and what a watch recorded of it.
 fn small_history() -> (Ledger, Vec<(i64, Vec<Event>)>) {
     let (mut ledger, mut model, mut record) = (Ledger::default(), Model::new(), Vec::new());

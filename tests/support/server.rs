@@ -241,9 +241,23 @@ impl Server {
 
     /// The memory that the process takes, in bytes.
     pub fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most memory that it has taken, in bytes, since `forget_peak`.
+    pub fn peak_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// The peak begins anew with what the process takes now.
+    pub fn forget_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.pid().as_raw_nonzero()), "5").expect("the server runs");
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_nonzero())).expect("the server runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS is there");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is there");
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
         kib * 1024
     }

@@ -27,6 +27,7 @@ mod gate;
 mod hostile;
 mod importing;
 mod leases;
+mod listing;
 mod log_damage;
 mod metering;
 mod misuse;
