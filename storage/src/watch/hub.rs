@@ -3,7 +3,7 @@
 //! Everything up to the hub's own revision is in the queues. A watch never gets an event below its `next`; one that falls behind reads
 //! what is stored instead, at its consumer's pace, and rejoins under the hub's lock.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -23,8 +23,13 @@ use crate::watch::tree::RangeTree;
 /// Changes taken from what is stored in one step, in bytes; a revision is never split.
 pub(super) const STEP_BYTES: usize = 512 << 10;
 
-/// A watch: its stream and its id there.
-pub(super) type Watcher = (u64, WatchId);
+/// What the hub knows of a watch without asking its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Watcher {
+    pub(super) stream: u64,
+    pub(super) id: WatchId,
+    pub(super) prev_kv: bool,
+}
 
 /// All watches of a keyspace.
 #[derive(Debug)]
@@ -158,7 +163,9 @@ impl Hub {
             let inner = self.lock();
             for change in changes {
                 let mut wants = false;
-                inner.matching(&change.key, &mut |stream, id| wants |= stream.wants_previous(id));
+                inner.matching(&change.key, &mut |watcher| {
+                    wants = wants || (watcher.prev_kv && inner.is_live(watcher));
+                });
                 if wants {
                     wanted.insert(change.at);
                 }
@@ -211,26 +218,26 @@ impl HubInner {
         }
     }
 
-    fn matching(&self, key: &Bytes, visit: &mut dyn FnMut(&Arc<Inlet>, WatchId)) {
-        let mut each = |watcher: &Watcher| {
-            if let Some(stream) = self.streams.get(&watcher.0) {
-                visit(stream, watcher.1);
-            }
-        };
-        self.by_key.get(key).into_iter().flatten().for_each(&mut each);
-        self.by_range.stab(key, &mut each);
+    fn matching(&self, key: &Bytes, visit: &mut dyn FnMut(&Watcher)) {
+        self.by_key.get(key).into_iter().flatten().for_each(&mut *visit);
+        self.by_range.stab(key, visit);
+    }
+
+    fn is_live(&self, watcher: &Watcher) -> bool {
+        self.streams.get(&watcher.stream).is_some_and(|stream| stream.is_live(watcher.id))
     }
 
     /// All changes of one revision: each watch gets its share in one message.
     fn deliver_revision(&self, changes: &[Arc<Change>], previous: &mut Previous, view: &View) -> Result<(), Error> {
-        let mut shares: HashMap<Watcher, Vec<Arc<Event>>> = HashMap::new();
+        let mut shares: BTreeMap<Watcher, Vec<Arc<Event>>> = BTreeMap::new();
         let mut order: Vec<Watcher> = Vec::new();
         for change in changes {
             let mut makers = previous.0.remove(&change.at).unwrap_or_default();
             let mut watchers: Vec<(Watcher, bool)> = Vec::new();
-            self.matching(&change.key, &mut |stream, id| {
-                if let Some(prev_kv) = stream.takes(id, change) {
-                    watchers.push(((stream.number, id), prev_kv));
+            self.matching(&change.key, &mut |watcher| {
+                let stream = self.streams.get(&watcher.stream);
+                if let Some(prev_kv) = stream.and_then(|stream| stream.takes(watcher.id, change)) {
+                    watchers.push((*watcher, prev_kv));
                 }
             });
             for (watcher, prev_kv) in watchers {
@@ -244,8 +251,8 @@ impl HubInner {
         }
         let Some(revision) = changes.first().map(|change| change.at.main) else { return Ok(()) };
         for watcher in order {
-            if let (Some(stream), Some(events)) = (self.streams.get(&watcher.0), shares.remove(&watcher)) {
-                stream.push_events(watcher.1, revision, events);
+            if let (Some(stream), Some(events)) = (self.streams.get(&watcher.stream), shares.remove(&watcher)) {
+                stream.push_events(watcher.id, revision, events);
             }
         }
         Ok(())

@@ -9,9 +9,8 @@ use crate::change::Change;
 use crate::engine::shared::Shared;
 use crate::error::Error;
 use crate::metrics::Watches;
-use crate::request::KeyRange;
 use crate::types::{Revision, WatchId};
-use crate::watch::hub::Hub;
+use crate::watch::hub::{Hub, Watcher};
 use crate::watch::{Event, StartAt, WatchMessage, WatchSpec};
 
 /// One watch of a stream.
@@ -45,6 +44,8 @@ pub(super) struct StreamInner {
     pub(super) watches: HashMap<WatchId, Watch>,
     queue: VecDeque<WatchMessage>,
     queued_bytes: usize,
+    /// Callers of `recv` that sleep.
+    sleeping: usize,
     next_id: i64,
     /// A progress request that the hub answers when it gets there.
     pending_progress: Option<Revision>,
@@ -69,9 +70,12 @@ impl Inlet {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self) {
+    /// Wakes whoever waits; a system call only if a thread sleeps.
+    fn wake(&self, inner: &StreamInner) {
         self.notify.notify_one();
-        self.wake.notify_all();
+        if inner.sleeping > 0 {
+            self.wake.notify_all();
+        }
     }
 
     /// Queues a message; its reader is woken. Nothing follows the end.
@@ -81,7 +85,12 @@ impl Inlet {
         }
         inner.queued_bytes += message.weight();
         inner.queue.push_back(message);
-        self.wake();
+        self.wake(inner);
+    }
+
+    /// As what the hub knows a watch of this stream.
+    fn watcher(&self, id: WatchId, spec: &WatchSpec) -> Watcher {
+        Watcher { stream: self.number, id, prev_kv: spec.prev_kv }
     }
 
     /// What it adds to the watches of a keyspace.
@@ -95,9 +104,9 @@ impl Inlet {
         }
     }
 
-    /// True if the watch may be delivered to and asks for what the key was before.
-    pub(super) fn wants_previous(&self, id: WatchId) -> bool {
-        self.lock().watches.get(&id).is_some_and(|watch| watch.spec.prev_kv && !watch.behind && !watch.dead)
+    /// True if the watch may be delivered to.
+    pub(super) fn is_live(&self, id: WatchId) -> bool {
+        self.lock().watches.get(&id).is_some_and(|watch| !watch.behind && !watch.dead)
     }
 
     /// Whether the watch takes this change now, and if so whether it wants what the key was before.
@@ -118,7 +127,7 @@ impl Inlet {
         }
         if full {
             inner.fall_behind(id, revision);
-            return self.wake();
+            return self.wake(&inner);
         }
         if let Some(watch) = inner.watches.get_mut(&id) {
             watch.active = true;
@@ -133,7 +142,7 @@ impl Inlet {
         for id in ids {
             inner.fall_behind(id, next);
         }
-        self.wake();
+        self.wake(&inner);
     }
 
     pub(super) fn settle_progress(&self, reached: Revision) {
@@ -246,7 +255,7 @@ impl WatchStream {
         failpoint!(WatchCreate);
         let next = if planted!(WatchFromStore) && next > all.reached { next.max(current.next()) } else { next };
         let behind = next <= all.reached;
-        all.register(&spec.range, (self.inlet.number, id));
+        all.register(&spec.range, self.inlet.watcher(id, &spec));
         inner.behind += usize::from(behind);
         inner.created += 1;
         let serial = inner.created;
@@ -260,7 +269,7 @@ impl WatchStream {
         let revision = self.shared.head().revision;
         let mut inner = self.inlet.lock();
         if let Some(watch) = inner.watches.remove(&id) {
-            all.unregister(&watch.spec.range, (self.inlet.number, id));
+            all.unregister(&watch.spec.range, self.inlet.watcher(id, &watch.spec));
             inner.behind -= usize::from(watch.behind);
             self.inlet.push(&mut inner, WatchMessage::Canceled { id, revision });
         }
@@ -340,7 +349,9 @@ impl WatchStream {
                 if inner.ended {
                     return Err(self.shared.failure().unwrap_or(Error::Stopped));
                 }
+                inner.sleeping += 1;
                 inner = self.inlet.wake.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                inner.sleeping -= 1;
             }
         }
     }
@@ -356,9 +367,8 @@ impl Drop for WatchStream {
         let mut all = self.hub.lock();
         all.streams.remove(&self.inlet.number);
         let watches = std::mem::take(&mut self.inlet.lock().watches);
-        let ranges: Vec<(WatchId, KeyRange)> = watches.into_iter().map(|(id, watch)| (id, watch.spec.range)).collect();
-        for (id, range) in ranges {
-            all.unregister(&range, (self.inlet.number, id));
+        for (id, watch) in watches {
+            all.unregister(&watch.spec.range, self.inlet.watcher(id, &watch.spec));
         }
     }
 }
