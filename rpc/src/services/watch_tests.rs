@@ -26,7 +26,7 @@ fn events(id: i64) -> WatchMessage {
         };
         Arc::new(Event { change: Arc::new(change), prev: None, wire: Default::default() })
     };
-    WatchMessage::Events { id: WatchId(id), revision: Revision(9), events: vec![event(0), event(1)] }
+    WatchMessage::Events { id: WatchId(id), revision: Revision(9), events: [event(0), event(1)].into() }
 }
 
 #[test]
