@@ -2,7 +2,7 @@
 //!
 //! HTTP/2 would give each request a task of its own. Requests that wait for the same sync are answered at the same moment, and each answer
 //! would then be written to the socket by itself: the task that wakes last runs first. In one task whatever is ready becomes one
-//! write, and many wake-ups become one. A call that may block for long goes elsewhere (`Context::blocking`).
+//! write (`gathered.rs`), and many wake-ups become one. A call that may block for long goes elsewhere (`Context::blocking`).
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +11,9 @@ use std::task::{Context, Poll};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use hyper::rt::Executor;
+use tokio::io::AsyncWrite;
+
+use super::gathered::Gathered;
 
 type Handler = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -36,19 +39,23 @@ impl Handlers {
         Handlers { begun, running: FuturesUnordered::new() }
     }
 
-    /// Polls the connection, and before and after it the requests, so that their answers leave with it.
-    pub(super) fn poll_with<C: Future>(
+    /// Polls the connection, and before and after it the requests, so that their answers leave with it; then sends what it wrote.
+    pub(super) fn poll_with<C: Future, S: AsyncWrite + Unpin>(
         &mut self,
         context: &mut Context<'_>,
         mut connection: Pin<&mut C>,
+        written: &Gathered<S>,
     ) -> Poll<C::Output> {
         loop {
             while let Poll::Ready(Some(())) = self.running.poll_next_unpin(context) {}
             if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                // The last words, if there is room: whoever fails to read them learns of the end all the same.
+                let _ = written.send(context);
                 return Poll::Ready(ended);
             }
             let begun = std::mem::take(&mut *self.begun.0.lock().unwrap_or_else(PoisonError::into_inner));
-            if begun.is_empty() {
+            // The connection learns of a failure by being asked once more.
+            if begun.is_empty() && written.send(context) {
                 return Poll::Pending;
             }
             self.running.extend(begun);

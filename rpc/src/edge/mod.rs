@@ -5,6 +5,7 @@ mod descriptors;
 mod doors;
 mod endpoint;
 mod front;
+mod gathered;
 mod handlers;
 mod limit;
 mod limits;
