@@ -172,13 +172,13 @@ mod tests {
             if self.broken {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
             }
-            let taken = bytes.len().min(self.room);
-            if taken == 0 {
+            let taken: Vec<u8> = bytes.iter().copied().take(self.room).collect();
+            if taken.is_empty() {
                 return Poll::Pending;
             }
-            self.room -= taken;
-            self.writes.push(bytes[..taken].to_vec());
-            Poll::Ready(Ok(taken))
+            self.room -= taken.len();
+            self.writes.push(taken);
+            Poll::Ready(Ok(self.writes.last().map_or(0, Vec::len)))
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,4 +1,4 @@
-//! What the task behind a watch stream needs of the keyspace's end of it, so that it can be tested without a keyspace.
+//! What is needed by what drives a watch stream needs of the keyspace's end of it, so that it can be tested without a keyspace.
 
 use std::future::Future;
 
