@@ -6,7 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -14,6 +14,10 @@ use hyper::rt::Executor;
 use tokio::io::AsyncWrite;
 
 use super::gathered::Gathered;
+use super::turn::Turn;
+
+/// How often a turn goes on because something was woken during it, before others have theirs.
+const ROUNDS_MAX: usize = 16;
 
 type Handler = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -31,22 +35,28 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begun {
 pub(super) struct Handlers {
     begun: Begun,
     running: FuturesUnordered<Handler>,
+    turn: Arc<Turn>,
+    waker: Waker,
 }
 
 impl Handlers {
     /// Those that `begun` takes.
     pub(super) fn new(begun: Begun) -> Handlers {
-        Handlers { begun, running: FuturesUnordered::new() }
+        let turn = Arc::new(Turn::default());
+        Handlers { begun, running: FuturesUnordered::new(), waker: Waker::from(Arc::clone(&turn)), turn }
     }
 
     /// Polls the connection, and before and after it the requests, so that their answers leave with it; then sends what it wrote.
     pub(super) fn poll_with<C: Future, S: AsyncWrite + Unpin>(
         &mut self,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
         mut connection: Pin<&mut C>,
         written: &Gathered<S>,
     ) -> Poll<C::Output> {
-        loop {
+        self.turn.begin(task.waker());
+        let context = &mut Context::from_waker(&self.waker);
+        for _ in 0..ROUNDS_MAX {
+            self.turn.go_on();
             while let Poll::Ready(Some(())) = self.running.poll_next_unpin(context) {}
             if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                 // The last words, if there is room: whoever fails to read them learns of the end all the same.
@@ -54,11 +64,18 @@ impl Handlers {
                 return Poll::Ready(ended);
             }
             let begun = std::mem::take(&mut *self.begun.0.lock().unwrap_or_else(PoisonError::into_inner));
-            // The connection learns of a failure by being asked once more.
-            if begun.is_empty() && written.send(context) {
+            if !begun.is_empty() {
+                self.running.extend(begun);
+                continue;
+            }
+            // A connection learns of a failure by being asked once more.
+            if self.turn.rest() && written.send(context) {
                 return Poll::Pending;
             }
-            self.running.extend(begun);
         }
+        // What is written leaves, and others have their turn.
+        let _ = written.send(context);
+        self.turn.pause();
+        Poll::Pending
     }
 }

@@ -18,6 +18,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod turn;
 mod unix;
 mod unknown;
 
