@@ -57,7 +57,7 @@ impl Life {
         while events.last().map_or(1, |(revision, _, _)| *revision) < current {
             for message in stream.recv().expect("it lives") {
                 let WatchMessage::Events { events: more, .. } = message else { continue };
-                for event in more {
+                for event in more.iter() {
                     let (at, key) = (event.change.at.main.0, String::from_utf8_lossy(&event.change.key).into_owned());
                     match &event.change.kind {
                         ChangeKind::Put { value, .. } => {

@@ -105,17 +105,20 @@ impl Answer {
         pb::WatchResponse { canceled: true, compact_revision: floor.0, ..response }
     }
 
-    /// Events, as one answer or, if `fragment` allows it and they are long, as several.
+    /// Events, as one answer.
     pub(crate) fn events(
         &self,
         id: WatchId,
         revision: storage::Revision,
         events: &[std::sync::Arc<storage::Event>],
-        fragment: bool,
-    ) -> Vec<pb::WatchResponse> {
+    ) -> pb::WatchResponse {
         let events = events.iter().map(|event| reply::event(event)).collect();
-        let whole = pb::WatchResponse { events, ..self.at(revision, id.0) };
-        if fragment { split(whole, self.fragment_bytes) } else { vec![whole] }
+        pb::WatchResponse { events, ..self.at(revision, id.0) }
+    }
+
+    /// An answer, in pieces if it is long.
+    pub(crate) fn split(&self, whole: pb::WatchResponse) -> Vec<pb::WatchResponse> {
+        split(whole, self.fragment_bytes)
     }
 }
 

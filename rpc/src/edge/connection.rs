@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::front::Front;
+use super::gathered::Gathered;
 use super::handlers::{Begun, Handlers};
 use super::limits::Limits;
 use super::tls::ClientName;
@@ -69,7 +70,7 @@ where
     let begun = Begun::default();
     let (builder, mut handlers) = (builder(&limits, begun.clone()), Handlers::new(begun));
     let greeting = Greeting::default();
-    let stream = TokioIo::new(Greeted { stream, greeting: greeting.clone() });
+    let stream = Gathered::new(Greeted { stream, greeting: greeting.clone() });
     let service = service_fn(|request: Request<Incoming>| {
         greeting.complete();
         let front = front.clone();
@@ -79,12 +80,12 @@ where
         }
         async move { Ok::<_, Infallible>(front.answer(request).await) }
     });
-    let mut connection = pin!(builder.serve_connection(stream, service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream.clone()), service));
     let mut late = pin!(greeting.overdue(&limits));
     let mut stopping = false;
     loop {
         tokio::select! {
-            ended = poll_fn(|context| handlers.poll_with(context, connection.as_mut())) => {
+            ended = poll_fn(|context| handlers.poll_with(context, connection.as_mut(), &stream)) => {
                 if let Err(error) = ended {
                     debug!(%error, "connection ended");
                 }

@@ -2,19 +2,21 @@
 //!
 //! HTTP/2 would give each request a task of its own. Requests that wait for the same sync are answered at the same moment, and each answer
 //! would then be written to the socket by itself: the task that wakes last runs first. In one task whatever is ready becomes one
-//! write, and many wake-ups become one. A call that may block for long goes elsewhere (`Context::blocking`).
+//! write (`gathered.rs`), and many wake-ups become one. A call that may block for long goes elsewhere (`Context::blocking`).
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::task::AtomicWaker;
 use hyper::rt::Executor;
+use tokio::io::AsyncWrite;
 
-/// How often the task goes round before it lets others have its thread.
+use super::gathered::Gathered;
+use super::turn::Turn;
+
+/// How often a turn goes on because something was woken during it, before others have theirs.
 const ROUNDS_MAX: usize = 16;
 
 type Handler = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -33,81 +35,47 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Begun {
 pub(super) struct Handlers {
     begun: Begun,
     running: FuturesUnordered<Handler>,
-    /// Woken for the requests, and for the connection.
-    gates: [Arc<Gate>; 2],
-    wakers: [Waker; 2],
+    turn: Arc<Turn>,
+    waker: Waker,
 }
 
 impl Handlers {
     /// Those that `begun` takes.
     pub(super) fn new(begun: Begun) -> Handlers {
-        let gates = [(); 2].map(|()| Arc::new(Gate::default()));
-        let wakers = gates.clone().map(Waker::from);
-        Handlers { begun, running: FuturesUnordered::new(), gates, wakers }
+        let turn = Arc::new(Turn::default());
+        Handlers { begun, running: FuturesUnordered::new(), waker: Waker::from(Arc::clone(&turn)), turn }
     }
 
-    /// Polls the requests, then the connection, so that their answers leave with it; again as long as one of them has woken the other.
-    pub(super) fn poll_with<C: Future>(
+    /// Polls the connection, and before and after it the requests, so that their answers leave with it; then sends what it wrote.
+    pub(super) fn poll_with<C: Future, S: AsyncWrite + Unpin>(
         &mut self,
-        context: &mut Context<'_>,
+        task: &mut Context<'_>,
         mut connection: Pin<&mut C>,
+        written: &Gathered<S>,
     ) -> Poll<C::Output> {
-        let [for_requests, for_connection] = &self.gates;
-        let [of_requests, of_connection] = &self.wakers;
-        for gate in [for_requests, for_connection] {
-            gate.task.register(context.waker());
-        }
+        self.turn.begin(task.waker());
+        let context = &mut Context::from_waker(&self.waker);
         for _ in 0..ROUNDS_MAX {
-            for_requests.enter();
-            while let Poll::Ready(Some(())) = self.running.poll_next_unpin(&mut Context::from_waker(of_requests)) {}
-            // Answers wake the connection, which comes next anyhow.
-            for_connection.enter();
-            if let Poll::Ready(ended) = connection.as_mut().poll(&mut Context::from_waker(of_connection)) {
+            self.turn.go_on();
+            while let Poll::Ready(Some(())) = self.running.poll_next_unpin(context) {}
+            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                // The last words, if there is room: whoever fails to read them learns of the end all the same.
+                let _ = written.send(context);
                 return Poll::Ready(ended);
             }
             let begun = std::mem::take(&mut *self.begun.0.lock().unwrap_or_else(PoisonError::into_inner));
-            let idle = begun.is_empty();
-            self.running.extend(begun);
-            if idle && for_requests.leave() && for_connection.leave() {
+            if !begun.is_empty() {
+                self.running.extend(begun);
+                continue;
+            }
+            // A connection learns of a failure by being asked once more.
+            if self.turn.rest() && written.send(context) {
                 return Poll::Pending;
             }
         }
-        context.waker().wake_by_ref();
+        // What is written leaves, and others have their turn.
+        let _ = written.send(context);
+        self.turn.pause();
         Poll::Pending
-    }
-}
-
-/// Wakes the task of a connection, unless that is at work: then it is only told to go round once more. A task that wakes itself is queued
-/// again, and another thread is woken to take it.
-#[derive(Default)]
-struct Gate {
-    state: AtomicU8,
-    task: AtomicWaker,
-}
-
-const AT_WORK: u8 = 1;
-const WOKEN: u8 = 2;
-
-impl Gate {
-    /// The task looks after this from now on: whoever woke it before is heard.
-    fn enter(&self) {
-        self.state.store(AT_WORK, Ordering::SeqCst);
-    }
-
-    /// The task rests, unless it was woken since it entered.
-    fn leave(&self) -> bool {
-        self.state.compare_exchange(AT_WORK, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-    }
-}
-
-impl Wake for Gate {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if self.state.fetch_or(WOKEN, Ordering::SeqCst) & AT_WORK == 0 {
-            self.task.wake();
-        }
     }
 }

@@ -5,6 +5,7 @@ mod descriptors;
 mod doors;
 mod endpoint;
 mod front;
+mod gathered;
 mod handlers;
 mod limit;
 mod limits;
@@ -17,6 +18,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod turn;
 mod unix;
 mod unknown;
 

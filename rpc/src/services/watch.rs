@@ -1,21 +1,18 @@
-//! Watch: one task per stream, and what it remembers of the stream's watches.
+//! Watch: streams of answers, and what each remembers of its watches.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use storage::{WatchId, WatchMessage};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::context::Context;
-use super::watch_loop::WatchLoop;
+use super::watch_loop::{Reply, WatchLoop};
 use crate::convert::Answer;
 use crate::pb::etcdserverpb as pb;
 use crate::pb::etcdserverpb::watch_server::Watch;
-
-/// The answers that wait for the connection to take them. The task takes no more from the keyspace while they do.
-const ANSWERS_WAITING_MAX: usize = 64;
 
 /// The service `etcdserverpb.Watch`.
 #[derive(Debug)]
@@ -32,21 +29,20 @@ impl WatchService {
 
 #[tonic::async_trait]
 impl Watch for WatchService {
-    type WatchStream = ReceiverStream<Result<pb::WatchResponse, Status>>;
+    type WatchStream = BoxStream<'static, Reply>;
 
     async fn watch(
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let (replies, answers) = mpsc::channel(ANSWERS_WAITING_MAX);
         let session = Session::new(Answer {
             header: self.context.header_at(storage::Revision(0)),
             fragment_bytes: self.context.config.max_message_bytes(),
         });
         let stream = Arc::new(self.context.keyspace.watch_stream());
-        let task = WatchLoop::new(stream, request.into_inner(), replies, session);
-        tokio::spawn(task.run(self.context.config.progress_interval, self.context.stopping()));
-        Ok(Response::new(ReceiverStream::new(answers)))
+        let progress = self.context.config.progress_interval;
+        let running = WatchLoop::new(stream, request.into_inner(), session, progress, self.context.stopping());
+        Ok(Response::new(running.answers().boxed()))
     }
 }
 
@@ -71,31 +67,36 @@ impl Session {
         self.opening.push_back(fragment);
     }
 
-    /// The answers that a message makes, in order; none for the end of the keyspace.
-    pub(super) fn answers(&mut self, message: WatchMessage) -> Vec<pb::WatchResponse> {
-        match message {
+    /// Adds the answers that a message makes, in order; none for the end of the keyspace.
+    pub(super) fn answer(&mut self, message: WatchMessage, answers: &mut VecDeque<pb::WatchResponse>) {
+        let answer = match message {
             WatchMessage::Created { id, revision } => {
                 if self.opening.pop_front() == Some(true) {
                     self.fragmenting.insert(id);
                 }
-                vec![self.answer.created(id, revision)]
+                self.answer.created(id, revision)
             }
             WatchMessage::Refused { error, revision } => {
                 self.opening.pop_front();
-                vec![self.answer.refused(&error, revision)]
+                self.answer.refused(&error, revision)
             }
             WatchMessage::Events { id, revision, events } => {
-                self.answer.events(id, revision, &events, self.fragmenting.contains(&id))
+                let whole = self.answer.events(id, revision, &events);
+                if self.fragmenting.contains(&id) {
+                    return answers.extend(self.answer.split(whole));
+                }
+                whole
             }
-            WatchMessage::Progress { id, revision } => vec![self.answer.progress(id, revision)],
+            WatchMessage::Progress { id, revision } => self.answer.progress(id, revision),
             WatchMessage::Canceled { id, revision } => {
                 self.fragmenting.remove(&id);
-                vec![self.answer.canceled(id, revision)]
+                self.answer.canceled(id, revision)
             }
             // The id stays taken until the client cancels it too, and so does its place here.
-            WatchMessage::Compacted { id, floor } => vec![self.answer.compacted(id, floor)],
-            WatchMessage::Ended => Vec::new(),
-        }
+            WatchMessage::Compacted { id, floor } => self.answer.compacted(id, floor),
+            WatchMessage::Ended => return,
+        };
+        answers.push_back(answer);
     }
 }
 

@@ -1,19 +1,19 @@
-//! The task behind one watch stream: commands in, messages out, neither waiting for the other.
+//! What drives one watch stream: commands in, messages out, neither waiting for the other.
 //!
-//! Memory stays bounded when the client does not read: nothing is taken from the keyspace while answers wait, few commands are
-//! accepted then, and the keyspace bounds its own queue and lets watches fall back to catching up.
+//! It runs inside the stream of answers, whenever the connection asks for one: no task of its own is woken, and what many streams of a connection
+//! have to say leaves together. Memory stays bounded when the client does not read: then nothing is asked for, so no command
+//! is accepted and nothing taken from the keyspace, which bounds its own queue and lets watches fall back to catching up.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::pin;
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, stream};
 use storage::{Entropy, Error, SystemEntropy, WatchMessage};
-use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
 use tonic::Status;
 
 use super::watch::Session;
@@ -31,108 +31,119 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The shortest period of progress answers.
 const PROGRESS_MIN: Duration = Duration::from_millis(100);
 
-/// How long the last word of a stream may wait for a client that does not read.
-const LAST_WORD: Duration = Duration::from_secs(1);
-
 pub(super) type Reply = Result<pb::WatchResponse, Status>;
 
 /// A chunk of stored changes that is being read.
 type CatchUp = JoinHandle<Result<(), Error>>;
 
-/// One stream: watches from `S`, commands from `R`.
-pub(super) struct WatchLoop<S, R> {
+/// One stream: watches from `S`, commands from `R`, until `F`.
+pub(super) struct WatchLoop<S, R, F> {
     stream: Arc<S>,
     requests: R,
-    replies: mpsc::Sender<Reply>,
     session: Session,
-    /// Answers that the connection has not taken yet.
+    /// Messages taken from the keyspace.
+    taken: std::vec::IntoIter<WatchMessage>,
+    /// Answers that the last of them made.
     outbox: VecDeque<pb::WatchResponse>,
-    /// Commands since the last take.
-    commands: usize,
     /// False once the client closed its side; the stream goes on.
     open: bool,
     /// True once the keyspace ended.
     ended: bool,
     catching_up: Option<CatchUp>,
+    progress: Interval,
+    stopping: Pin<Box<F>>,
 }
 
-impl<S, R> WatchLoop<S, R>
+impl<S, R, F> WatchLoop<S, R, F>
 where
     S: Source,
     R: Stream<Item = Result<pb::WatchRequest, Status>> + Unpin + Send,
+    F: Future<Output = ()> + Send,
 {
-    /// A stream without watches.
-    pub(super) fn new(stream: Arc<S>, requests: R, replies: mpsc::Sender<Reply>, session: Session) -> WatchLoop<S, R> {
+    /// A stream without watches, with progress answers every `progress`, that ends when `stopping` does.
+    pub(super) fn new(stream: Arc<S>, requests: R, session: Session, progress: Duration, stopping: F) -> Self {
         WatchLoop {
             stream,
             requests,
-            replies,
             session,
+            taken: Vec::new().into_iter(),
             outbox: VecDeque::new(),
-            commands: 0,
             open: true,
             ended: false,
             catching_up: None,
+            progress: progress_ticks(progress),
+            stopping: Box::pin(stopping),
         }
     }
 
-    /// Runs until the client leaves or the server stops.
-    pub(super) async fn run(mut self, progress: Duration, stopping: impl Future<Output = ()> + Send) {
-        if let Err(last_word) = self.serve(progress, stopping).await {
-            // A client that does not read gets no last word; its connection ends with the server's.
-            let _ = timeout(LAST_WORD, self.replies.send(Err(last_word))).await;
-        }
+    /// The answers, until the server stops; the last word is an error.
+    pub(super) fn answers(self) -> impl Stream<Item = Reply> + Send {
+        stream::unfold(Some(Box::new(self)), async |running| {
+            let mut running = running?;
+            let reply = running.next().await;
+            let running = reply.is_ok().then_some(running);
+            Some((reply, running))
+        })
     }
 
-    /// Ok if the client left, else what it is to be told.
-    async fn serve(&mut self, progress: Duration, stopping: impl Future<Output = ()>) -> Result<(), Status> {
-        let mut progress = progress_ticks(progress);
-        let mut stopping = pin!(stopping);
-        let replies = self.replies.clone();
+    /// The next answer.
+    async fn next(&mut self) -> Reply {
         loop {
-            self.refill();
-            if self.ended && self.outbox.is_empty() {
+            if let Some(answer) = self.answer() {
+                return Ok(answer);
+            }
+            if self.ended {
                 return Err(status::stopped());
             }
-            let idle = self.outbox.is_empty();
-            let catching_up = self.catching_up.is_some();
+            self.refill();
+            self.wait().await?;
+        }
+    }
+
+    /// The next answer to what was taken.
+    fn answer(&mut self) -> Option<pb::WatchResponse> {
+        while self.outbox.is_empty() {
+            let message = self.taken.next()?;
+            self.ended |= matches!(message, WatchMessage::Ended);
+            self.session.answer(message, &mut self.outbox);
+        }
+        self.outbox.pop_front()
+    }
+
+    /// Takes what is ready, and if nothing is, starts to read for the watches that are behind.
+    fn refill(&mut self) {
+        self.taken = self.stream.take().into_iter();
+        if self.taken.len() == 0 && self.catching_up.is_none() && self.stream.is_behind() {
+            let stream = Arc::clone(&self.stream);
+            self.catching_up = Some(tokio::task::spawn_blocking(move || stream.catch_up()));
+        }
+    }
+
+    /// Accepts commands, and waits until there may be something to answer.
+    async fn wait(&mut self) -> Result<(), Status> {
+        let taken = self.taken.len() > 0;
+        let catching_up = self.catching_up.is_some();
+        let mut commands = 0;
+        loop {
             tokio::select! {
-                () = &mut stopping => return Err(status::stopped()),
-                () = replies.closed() => return Ok(()),
-                request = self.requests.next(), if self.open && self.commands < COMMANDS_WAITING_MAX => {
+                // What may end the stream and what the client says go first: a stream that always has something to say hears them too.
+                biased;
+                () = &mut self.stopping => return Err(status::stopped()),
+                request = self.requests.next(), if self.open && commands < COMMANDS_WAITING_MAX => {
                     self.receive(request.transpose()?);
-                }
-                permit = replies.reserve(), if !idle => {
-                    let Ok(permit) = permit else { return Ok(()) };
-                    send(&mut self.outbox, permit);
-                    while !self.outbox.is_empty() && let Ok(permit) = replies.try_reserve() {
-                        send(&mut self.outbox, permit);
-                    }
+                    commands += 1;
+                    continue;
                 }
                 outcome = finished(&mut self.catching_up), if catching_up => {
                     self.catching_up = None;
-                    Self::caught_up(outcome)?;
+                    caught_up(outcome)?;
                 }
-                () = sleep(LOOK), if idle && catching_up => {}
-                () = self.stream.changed(), if idle && !catching_up && !self.ended => {}
-                _ = progress.tick(), if idle => self.stream.tick(),
+                () = ready(()), if taken => {}
+                _ = self.progress.tick() => self.stream.tick(),
+                () = sleep(LOOK), if catching_up => {}
+                () = self.stream.changed(), if !catching_up => {}
             }
-        }
-    }
-
-    /// If all answers are on their way: takes what is ready, and if nothing is, starts to read for the watches that are behind.
-    fn refill(&mut self) {
-        if !self.outbox.is_empty() || self.ended {
-            return;
-        }
-        self.commands = 0;
-        for message in self.stream.take() {
-            self.ended |= matches!(message, WatchMessage::Ended);
-            self.outbox.extend(self.session.answers(message));
-        }
-        if self.outbox.is_empty() && self.catching_up.is_none() && self.stream.is_behind() {
-            let stream = Arc::clone(&self.stream);
-            self.catching_up = Some(tokio::task::spawn_blocking(move || stream.catch_up()));
+            return Ok(());
         }
     }
 
@@ -142,7 +153,6 @@ where
             self.open = false;
             return;
         };
-        self.commands += 1;
         match convert::watch_command(request) {
             Some(Command::Create { spec, fragment }) => {
                 self.session.opening(fragment);
@@ -153,17 +163,10 @@ where
             None => {}
         }
     }
-
-    fn caught_up(outcome: Result<Result<(), Error>, JoinError>) -> Result<(), Status> {
-        outcome.map_err(|_| status::stopped())?.map_err(|error| status::of(&error))
-    }
 }
 
-/// Sends the first answer.
-fn send(outbox: &mut VecDeque<pb::WatchResponse>, permit: mpsc::Permit<'_, Reply>) {
-    if let Some(answer) = outbox.pop_front() {
-        permit.send(Ok(answer));
-    }
+fn caught_up(outcome: Result<Result<(), Error>, JoinError>) -> Result<(), Status> {
+    outcome.map_err(|_| status::stopped())?.map_err(|error| status::of(&error))
 }
 
 /// Waits for a chunk to be read; for ever if none is.

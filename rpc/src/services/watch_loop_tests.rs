@@ -1,9 +1,10 @@
-//! The task of a stream against a keyspace's end that the test plays.
+//! A stream against a keyspace's end that the test plays.
 
 use std::sync::Mutex;
 
 use storage::{Revision, WatchId, WatchSpec};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
@@ -89,13 +90,13 @@ impl Source for Played {
     }
 }
 
-/// A running task with all its ends.
+/// A running stream with all its ends.
 struct Bench {
     source: Arc<Played>,
     requests: mpsc::Sender<Result<pb::WatchRequest, Status>>,
     replies: mpsc::Receiver<Reply>,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
+    connection: JoinHandle<()>,
 }
 
 /// The room for replies on the bench.
@@ -110,19 +111,34 @@ fn bench(progress: Duration) -> Bench {
     let (sender, replies) = mpsc::channel(ROOM);
     let (stop, stopped) = oneshot::channel::<()>();
     let session = Session::new(Answer { header: pb::ResponseHeader::default(), fragment_bytes: 1 << 20 });
-    let task = WatchLoop::new(Arc::clone(&source), ReceiverStream::new(receiver), sender, session);
     let stopping = async move {
         if stopped.await.is_err() {
             std::future::pending::<()>().await;
         }
     };
-    Bench { source, requests, replies, stop, task: tokio::spawn(task.run(progress, stopping)) }
+    let requested = ReceiverStream::new(receiver);
+    let running = WatchLoop::new(Arc::clone(&source), requested, session, progress, stopping);
+    Bench { source, requests, replies, stop, connection: tokio::spawn(connection(running.answers(), sender)) }
+}
+
+/// As a connection does: asks for an answer while there is room for it, and drops the stream when the client leaves.
+async fn connection(answers: impl Stream<Item = Reply>, replies: mpsc::Sender<Reply>) {
+    let mut answers = std::pin::pin!(answers);
+    while let Ok(room) = replies.reserve().await {
+        tokio::select! {
+            answer = answers.next() => match answer {
+                Some(answer) => room.send(answer),
+                None => return,
+            },
+            () = replies.closed() => return,
+        }
+    }
 }
 
 impl Bench {
     async fn ask(&self, union: RequestUnion) {
         let request = pb::WatchRequest { request_union: Some(union) };
-        self.requests.send(Ok(request)).await.expect("the task listens");
+        self.requests.send(Ok(request)).await.expect("the stream listens");
     }
 
     async fn create(&self) {
@@ -198,14 +214,15 @@ async fn a_client_that_does_not_read_is_not_served_ahead() {
         bench.source.push(Played::progress(revision));
         tokio::task::yield_now().await;
     }
-    // Commands are accepted only up to the bound: what they queue is neither taken nor answered.
+    // Commands wait in the request's own channel: nothing is asked of the stream.
     let mut accepted = 0;
     while timeout(Duration::from_millis(200), bench.create()).await.is_ok() {
         accepted += 1;
         assert!(accepted < 1000, "commands are accepted without end");
     }
-    assert!((COMMANDS_WAITING_MAX..COMMANDS_WAITING_MAX + 10).contains(&accepted), "{accepted}");
-    assert!(bench.source.waiting() >= COMMANDS_WAITING_MAX);
+    assert!(accepted < 10, "{accepted}");
+    let taken = 100 - bench.source.waiting();
+    assert!(taken <= 2 * ROOM, "{taken} taken ahead");
     // Reading sets everything free again, in order.
     let mut revisions = Vec::new();
     for _ in 0..100 {
@@ -213,7 +230,7 @@ async fn a_client_that_does_not_read_is_not_served_ahead() {
     }
     assert_eq!(revisions, (1..=100).collect::<Vec<i64>>());
     for id in 0..accepted {
-        assert_eq!(bench.answer().await.watch_id, i64::try_from(id).expect("small"));
+        assert_eq!(bench.answer().await.watch_id, id);
     }
 }
 
@@ -251,22 +268,23 @@ async fn the_end_of_the_keyspace_comes_after_what_it_still_said() {
 async fn a_stopping_server_ends_the_stream() {
     let mut bench = bench(NEVER);
     let (stop, _) = oneshot::channel();
-    std::mem::replace(&mut bench.stop, stop).send(()).expect("the task listens");
+    std::mem::replace(&mut bench.stop, stop).send(()).expect("the stream listens");
     assert_eq!(bench.last_word().await, stopped());
 }
 
 #[tokio::test]
-async fn the_task_ends_when_the_client_leaves() {
-    let Bench { task, replies, requests, stop, source } = bench(NEVER);
+async fn the_keyspaces_end_is_released_when_the_client_leaves() {
+    let Bench { connection, replies, requests, stop, source } = bench(NEVER);
     drop(replies);
-    timeout(Duration::from_secs(10), task).await.expect("it ends").expect("without a panic");
-    drop((requests, stop, source));
+    timeout(Duration::from_secs(10), connection).await.expect("it ends").expect("without a panic");
+    assert_eq!(Arc::strong_count(&source), 1);
+    drop((requests, stop));
 }
 
 #[tokio::test]
 async fn a_request_that_cannot_be_read_ends_the_stream_with_its_status() {
     let mut bench = bench(NEVER);
-    bench.requests.send(Err(status::unreadable("a test"))).await.expect("the task listens");
+    bench.requests.send(Err(status::unreadable("a test"))).await.expect("the stream listens");
     assert_eq!(bench.last_word().await, (Code::Internal, "grpc: error unmarshalling request: a test".to_owned()));
 }
 
@@ -276,4 +294,50 @@ async fn progress_ticks_come_with_the_period() {
     let mut bench = bench(PROGRESS_MIN);
     assert_eq!(revision(&bench.answer().await), 77);
     assert!(begin.elapsed() >= PROGRESS_MIN);
+}
+
+#[tokio::test]
+async fn a_stream_that_always_has_something_to_say_hears_commands_and_the_end() {
+    /// A keyspace that says more whenever it is asked.
+    struct Endless(Mutex<Vec<WatchId>>);
+    impl Source for Endless {
+        fn create(&self, _: WatchSpec) {}
+        fn cancel(&self, id: WatchId) {
+            self.0.lock().expect("not poisoned").push(id);
+        }
+        fn request_progress(&self) {}
+        fn tick(&self) {}
+        fn take(&self) -> Vec<WatchMessage> {
+            vec![Played::progress(1); 3]
+        }
+        fn is_behind(&self) -> bool {
+            false
+        }
+        fn catch_up(&self) -> Result<(), Error> {
+            Ok(())
+        }
+        async fn changed(&self) {}
+    }
+    let source = Arc::new(Endless(Mutex::default()));
+    let (requests, receiver) = mpsc::channel(1000);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let session = Session::new(Answer { header: pb::ResponseHeader::default(), fragment_bytes: 1 << 20 });
+    let stopping = async move { stopped.await.expect("told") };
+    let running =
+        WatchLoop::new(Arc::clone(&source), ReceiverStream::new(receiver), session, NEVER, stopping).answers();
+    let mut running = std::pin::pin!(running);
+    for watch_id in 0..500 {
+        let union = RequestUnion::CancelRequest(pb::WatchCancelRequest { watch_id });
+        requests.try_send(Ok(pb::WatchRequest { request_union: Some(union) })).expect("room");
+    }
+    // Four takes for 500 commands, with the answers of each between them.
+    for _ in 0..10 {
+        assert_eq!(revision(&running.next().await.expect("open").expect("an answer")), 1);
+    }
+    let canceled = source.0.lock().expect("not poisoned").clone();
+    assert_eq!(canceled, (0..500).map(WatchId).collect::<Vec<WatchId>>());
+    stop.send(()).expect("the stream listens");
+    let rest: Vec<Reply> = running.collect().await;
+    assert!(rest.len() <= 3, "{} answers after the end", rest.len());
+    assert_eq!(rest.last().and_then(|last| last.as_ref().err()).map(Status::code), Some(Code::Unavailable));
 }

@@ -1,4 +1,4 @@
-//! What the task behind a watch stream needs of the keyspace's end of it, so that it can be tested without a keyspace.
+//! The end of a watch stream that lies in the keyspace, as what drives the stream sees it: so it can be tested without a keyspace.
 
 use std::future::Future;
 

@@ -13,8 +13,14 @@ fn header(revision: i64) -> Option<pb::ResponseHeader> {
     Some(pb::ResponseHeader { cluster_id: 1, member_id: 2, revision, raft_term: 3 })
 }
 
+fn answers(session: &mut Session, message: WatchMessage) -> VecDeque<pb::WatchResponse> {
+    let mut answers = VecDeque::new();
+    session.answer(message, &mut answers);
+    answers
+}
+
 fn check(session: &mut Session, message: WatchMessage, expected: pb::WatchResponse) {
-    assert_eq!(session.answers(message), [expected]);
+    assert_eq!(answers(session, message), [expected]);
 }
 
 fn events(id: i64) -> WatchMessage {
@@ -26,7 +32,7 @@ fn events(id: i64) -> WatchMessage {
         };
         Arc::new(Event { change: Arc::new(change), prev: None, wire: Default::default() })
     };
-    WatchMessage::Events { id: WatchId(id), revision: Revision(9), events: vec![event(0), event(1)] }
+    WatchMessage::Events { id: WatchId(id), revision: Revision(9), events: [event(0), event(1)].into() }
 }
 
 #[test]
@@ -60,7 +66,7 @@ fn each_message_has_its_own_shape() {
         WatchMessage::Compacted { id: WatchId(4), floor: Revision(7) },
         pb::WatchResponse { canceled: true, compact_revision: 7, ..base(0, 4) },
     );
-    assert!(session.answers(WatchMessage::Ended).is_empty());
+    assert!(answers(&mut session, WatchMessage::Ended).is_empty());
 }
 
 #[test]
@@ -69,14 +75,14 @@ fn only_watches_that_asked_for_it_get_long_answers_in_pieces() {
     for fragment in [false, true, true] {
         session.opening(fragment);
     }
-    session.answers(WatchMessage::Created { id: WatchId(0), revision: Revision(1) });
-    session.answers(WatchMessage::Refused { error: Error::WatchRangeEmpty, revision: Revision(1) });
-    session.answers(WatchMessage::Created { id: WatchId(1), revision: Revision(1) });
-    assert_eq!(session.answers(events(0)).len(), 1);
-    let pieces: Vec<bool> = session.answers(events(1)).iter().map(|piece| piece.fragment).collect();
+    answers(&mut session, WatchMessage::Created { id: WatchId(0), revision: Revision(1) });
+    answers(&mut session, WatchMessage::Refused { error: Error::WatchRangeEmpty, revision: Revision(1) });
+    answers(&mut session, WatchMessage::Created { id: WatchId(1), revision: Revision(1) });
+    assert_eq!(answers(&mut session, events(0)).len(), 1);
+    let pieces: Vec<bool> = answers(&mut session, events(1)).iter().map(|piece| piece.fragment).collect();
     assert_eq!(pieces, [true, false]);
-    session.answers(WatchMessage::Compacted { id: WatchId(1), floor: Revision(5) });
+    answers(&mut session, WatchMessage::Compacted { id: WatchId(1), floor: Revision(5) });
     assert_eq!(session.fragmenting.len(), 1);
-    session.answers(WatchMessage::Canceled { id: WatchId(1), revision: Revision(1) });
+    answers(&mut session, WatchMessage::Canceled { id: WatchId(1), revision: Revision(1) });
     assert_eq!(session.fragmenting.len(), 0);
 }

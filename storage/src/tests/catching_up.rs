@@ -61,7 +61,9 @@ fn threads_that_catch_up_at_once_deliver_nothing_twice() {
     let revisions: Vec<i64> = stream
         .take()
         .iter()
-        .filter_map(|message| if let WatchMessage::Events { events, .. } = message { Some(events) } else { None })
+        .filter_map(
+            |message| if let WatchMessage::Events { events, .. } = message { Some(events.iter()) } else { None },
+        )
         .flatten()
         .map(|event| event.change.at.main.0)
         .collect();

@@ -200,7 +200,7 @@ fn writes_reads_and_watches_go_on_while_base_is_rewritten() {
         while next <= last.0 {
             for message in stream.recv().unwrap() {
                 if let WatchMessage::Events { events: batch, .. } = message {
-                    for event in batch {
+                    for event in batch.iter() {
                         assert_eq!(event.change.at.main.0, next, "seed {seed}");
                         next += 1;
                         events += 1;

@@ -172,3 +172,90 @@ fn closing_ends_every_stream() {
     assert!(matches!(messages[..], [WatchMessage::Created { .. }, WatchMessage::Ended]));
     assert_eq!(keyspace.put(put("a", "1")).wait(), Err(Error::Stopped));
 }
+
+/// The events of the messages, each list with its watch.
+fn lists(messages: &[WatchMessage]) -> Vec<(i64, Arc<[Arc<crate::watch::Event>]>)> {
+    let lists = messages.iter().filter_map(|message| match message {
+        WatchMessage::Events { id, events, .. } => Some((id.0, events.clone())),
+        _ => None,
+    });
+    lists.collect()
+}
+
+#[test]
+fn watches_that_take_the_same_share_one_list_and_filters_their_own() {
+    let machine = Machine::new(1);
+    let keyspace = machine.open().unwrap();
+    keyspace.put(put("b", "old")).wait().unwrap();
+    let streams = [keyspace.watch_stream(), keyspace.watch_stream()];
+    for stream in &streams {
+        stream.create(WatchSpec::new(KeyRange::all()));
+        stream.create(WatchSpec { prev_kv: true, ..WatchSpec::new(KeyRange::all()) });
+        stream.create(WatchSpec { no_put: true, ..WatchSpec::new(KeyRange::all()) });
+        stream.create(WatchSpec { no_delete: true, no_put: true, ..WatchSpec::new(KeyRange::all()) });
+        stream.create(spec("a"));
+        stream.create(WatchSpec::new(KeyRange::prefix(key("b"))));
+        stream.create(WatchSpec::new(KeyRange::all()));
+    }
+    let txn = Txn {
+        compares: vec![],
+        failure: vec![],
+        success: vec![
+            Op::Put(put("a", "1")),
+            Op::DeleteRange(DeleteRange { range: KeyRange::single(key("b")), prev_kv: false }),
+            Op::Put(put("c", "1")),
+        ],
+    };
+    let revision = keyspace.txn(txn).wait().unwrap().revision;
+    let of =
+        |stream| lists(&read_until(stream, |message| matches!(message, WatchMessage::Events { id, .. } if id.0 == 6)));
+    let (first, second) = (of(&streams[0]), of(&streams[1]));
+    // Of watch 3 there is nothing; the others come in the order of their ids.
+    let shapes: Vec<(i64, Vec<i64>, usize)> = first
+        .iter()
+        .map(|(id, list)| {
+            assert!(list.iter().all(|event| event.change.at.main == revision));
+            let subs = list.iter().map(|event| event.change.at.sub).collect();
+            (*id, subs, list.iter().filter(|event| event.prev.is_some()).count())
+        })
+        .collect();
+    let expected = [
+        (0, vec![0, 1, 2], 0),
+        (1, vec![0, 1, 2], 1),
+        (2, vec![1], 0),
+        (4, vec![0], 0),
+        (5, vec![1], 0),
+        (6, vec![0, 1, 2], 0),
+    ];
+    assert_eq!(shapes, expected);
+    for ((id, one), (_, other)) in first.iter().zip(&second) {
+        assert!(Arc::ptr_eq(one, other), "watch {id}");
+    }
+    assert!(Arc::ptr_eq(&first[0].1, &first[5].1));
+    assert!(Arc::ptr_eq(&first[0].1[0], &first[3].1[0]), "an event is made once, whatever the lists");
+}
+
+#[test]
+fn a_thread_that_sleeps_in_recv_is_woken_by_events_and_by_the_end() {
+    let machine = Machine::new(1);
+    let keyspace = machine.open().unwrap();
+    let stream = keyspace.watch_stream();
+    stream.create(WatchSpec::new(KeyRange::all()));
+    assert!(matches!(stream.recv().unwrap()[..], [WatchMessage::Created { .. }]));
+    let asleep = || {
+        while stream.inlet.sleeping() == 0 {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        let reader = scope
+            .spawn(|| (read_until(&stream, |message| matches!(message, WatchMessage::Events { .. })), stream.recv()));
+        asleep();
+        let revision = keyspace.put(put("a", "1")).wait().unwrap().revision;
+        asleep();
+        keyspace.close().unwrap();
+        let (messages, end) = reader.join().unwrap();
+        assert_eq!(revisions(&messages), [revision.0]);
+        assert!(matches!(end.unwrap()[..], [WatchMessage::Ended]));
+    });
+}

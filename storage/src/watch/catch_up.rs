@@ -44,7 +44,7 @@ impl WatchStream {
             if let Some(events) = shares.remove(id).filter(|events| !events.is_empty()) {
                 watch.mark_active();
                 // A later chunk may hold events below the store's revision, so only the last one may carry it.
-                messages.push(WatchMessage::Events { id: *id, revision: step.upto, events });
+                messages.push(WatchMessage::Events { id: *id, revision: step.upto, events: events.into() });
             }
             watch.next = watch.next.max(step.upto.next());
             if step.complete && (watch.next > all.reached || planted!(RejoinTooSoon)) {
@@ -105,8 +105,7 @@ fn shares(
             change.at.main >= reader.next && reader.spec.range.contains(&change.key) && reader.spec.passes(change)
         };
         for (id, reader) in readers.iter().filter(|(_, reader)| takes(reader)) {
-            let event = if reader.spec.prev_kv { makers.with_previous(change, view)? } else { makers.plain(change) };
-            shares.entry(*id).or_default().push(event);
+            shares.entry(*id).or_default().push(makers.make(change, reader.spec.prev_kv, view)?);
         }
     }
     Ok(shares)

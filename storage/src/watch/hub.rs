@@ -3,6 +3,7 @@
 //! Everything up to the hub's own revision is in the queues. A watch never gets an event below its `next`; one that falls behind reads
 //! what is stored instead, at its consumer's pace, and rejoins under the hub's lock.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -17,14 +18,21 @@ use crate::read::{Found, Sources};
 use crate::request::{KeyRange, RangeEnd};
 use crate::types::{Revision, RevisionPair, WatchId};
 use crate::watch::Event;
+use crate::watch::delivery::Wakes;
+use crate::watch::items::Items;
 use crate::watch::stream::Inlet;
 use crate::watch::tree::RangeTree;
 
 /// Changes taken from what is stored in one step, in bytes; a revision is never split.
 pub(super) const STEP_BYTES: usize = 512 << 10;
 
-/// A watch: its stream and its id there.
-pub(super) type Watcher = (u64, WatchId);
+/// What the hub knows of a watch without asking its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Watcher {
+    pub(super) stream: u64,
+    pub(super) id: WatchId,
+    pub(super) prev_kv: bool,
+}
 
 /// All watches of a keyspace.
 #[derive(Debug)]
@@ -41,7 +49,7 @@ pub(super) struct HubInner {
     pub(super) reached: Revision,
     pub(super) streams: HashMap<u64, Arc<Inlet>>,
     pub(super) next_stream: u64,
-    by_key: HashMap<Bytes, Vec<Watcher>>,
+    by_key: HashMap<Bytes, Items<Watcher>>,
     by_range: RangeTree<Watcher>,
     pub(super) ended: bool,
 }
@@ -131,6 +139,7 @@ impl Hub {
         // Revisions without a change can only come from a restore that jumped ahead.
         let last = changes.last().map_or(view.current, |change| change.at.main);
         let mut previous = self.previous(&view, &changes)?;
+        let mut wakes = Wakes::default();
         let mut inner = self.lock();
         let mut start = 0;
         while let Some(first) = changes.get(start) {
@@ -138,16 +147,20 @@ impl Hub {
             let revision = changes.get(start..start + len).unwrap_or_default();
             failpoint!(HubRevision, Err);
             if planted!(DropLastEvent) && start + len == changes.len() {
-                inner.deliver_revision(revision.split_last().map_or(&[], |(_, rest)| rest), &mut previous, &view)?;
+                let cut = revision.split_last().map_or(&[][..], |(_, rest)| rest);
+                inner.deliver_revision(cut, &mut previous, &view, &mut wakes)?;
             } else if planted!(SplitRevision) {
-                revision.chunks(1).try_for_each(|one| inner.deliver_revision(one, &mut previous, &view))?;
+                let mut one = |one| inner.deliver_revision(one, &mut previous, &view, &mut wakes);
+                revision.chunks(1).try_for_each(&mut one)?;
             } else {
-                inner.deliver_revision(revision, &mut previous, &view)?;
+                inner.deliver_revision(revision, &mut previous, &view, &mut wakes)?;
             }
             start += len;
         }
         self.advance(&mut inner, last);
         inner.settle_progress();
+        drop(inner);
+        wakes.wake();
         Ok(())
     }
 
@@ -158,7 +171,9 @@ impl Hub {
             let inner = self.lock();
             for change in changes {
                 let mut wants = false;
-                inner.matching(&change.key, &mut |stream, id| wants |= stream.wants_previous(id));
+                inner.matching(&change.key, &mut |watchers| {
+                    wants = wants || watchers.iter().any(|watcher| watcher.prev_kv && inner.is_live(watcher));
+                });
                 if wants {
                     wanted.insert(change.at);
                 }
@@ -188,12 +203,15 @@ impl Hub {
 
 /// Events made ahead, with what the key was before.
 #[derive(Debug, Default)]
-struct Previous(HashMap<RevisionPair, Makers>);
+pub(super) struct Previous(pub(super) HashMap<RevisionPair, Makers>);
 
 impl HubInner {
     pub(super) fn register(&mut self, range: &KeyRange, watcher: Watcher) {
         match &range.end {
-            RangeEnd::SingleKey => self.by_key.entry(range.start.bytes().clone()).or_default().push(watcher),
+            RangeEnd::SingleKey => {
+                let watchers = self.by_key.entry(range.start.bytes().clone());
+                watchers.and_modify(|watchers| watchers.insert(watcher)).or_insert(Items::One(watcher));
+            }
             _ => self.by_range.insert(range, watcher),
         }
     }
@@ -202,53 +220,21 @@ impl HubInner {
         if range.end != RangeEnd::SingleKey {
             return self.by_range.remove(range, &watcher);
         }
-        let key = range.start.bytes();
-        if let Some(watchers) = self.by_key.get_mut(key) {
-            watchers.retain(|other| *other != watcher);
-            if watchers.is_empty() {
-                self.by_key.remove(key);
-            }
+        if let Entry::Occupied(mut watchers) = self.by_key.entry(range.start.bytes().clone())
+            && watchers.get_mut().remove(&watcher)
+        {
+            watchers.remove();
         }
     }
 
-    fn matching(&self, key: &Bytes, visit: &mut dyn FnMut(&Arc<Inlet>, WatchId)) {
-        let mut each = |watcher: &Watcher| {
-            if let Some(stream) = self.streams.get(&watcher.0) {
-                visit(stream, watcher.1);
-            }
-        };
-        self.by_key.get(key).into_iter().flatten().for_each(&mut each);
-        self.by_range.stab(key, &mut each);
+    /// Calls `visit` with the watches of the key, and of each range that holds it.
+    pub(super) fn matching<'a>(&'a self, key: &Bytes, visit: &mut dyn FnMut(&'a Items<Watcher>)) {
+        self.by_key.get(key).into_iter().for_each(&mut *visit);
+        self.by_range.stab(key, visit);
     }
 
-    /// All changes of one revision: each watch gets its share in one message.
-    fn deliver_revision(&self, changes: &[Arc<Change>], previous: &mut Previous, view: &View) -> Result<(), Error> {
-        let mut shares: HashMap<Watcher, Vec<Arc<Event>>> = HashMap::new();
-        let mut order: Vec<Watcher> = Vec::new();
-        for change in changes {
-            let mut makers = previous.0.remove(&change.at).unwrap_or_default();
-            let mut watchers: Vec<(Watcher, bool)> = Vec::new();
-            self.matching(&change.key, &mut |stream, id| {
-                if let Some(prev_kv) = stream.takes(id, change) {
-                    watchers.push(((stream.number, id), prev_kv));
-                }
-            });
-            for (watcher, prev_kv) in watchers {
-                let event = if prev_kv { makers.with_previous(change, view)? } else { makers.plain(change) };
-                shares.entry(watcher).or_insert_with(|| {
-                    order.push(watcher);
-                    Vec::new()
-                });
-                shares.entry(watcher).and_modify(|share| share.push(event));
-            }
-        }
-        let Some(revision) = changes.first().map(|change| change.at.main) else { return Ok(()) };
-        for watcher in order {
-            if let (Some(stream), Some(events)) = (self.streams.get(&watcher.0), shares.remove(&watcher)) {
-                stream.push_events(watcher.1, revision, events);
-            }
-        }
-        Ok(())
+    fn is_live(&self, watcher: &Watcher) -> bool {
+        self.streams.get(&watcher.stream).is_some_and(|stream| stream.is_live(watcher.id))
     }
 
     fn settle_progress(&self) {
@@ -264,11 +250,15 @@ pub(super) struct Makers {
 }
 
 impl Makers {
-    pub(super) fn plain(&mut self, change: &Arc<Change>) -> Arc<Event> {
+    pub(super) fn make(&mut self, change: &Arc<Change>, prev_kv: bool, view: &View) -> Result<Arc<Event>, Error> {
+        if prev_kv { self.with_previous(change, view) } else { Ok(self.plain(change)) }
+    }
+
+    fn plain(&mut self, change: &Arc<Change>) -> Arc<Event> {
         self.plain.get_or_insert_with(|| event(change, None)).clone()
     }
 
-    pub(super) fn with_previous(&mut self, change: &Arc<Change>, view: &View) -> Result<Arc<Event>, Error> {
+    fn with_previous(&mut self, change: &Arc<Change>, view: &View) -> Result<Arc<Event>, Error> {
         if let Some(event) = &self.with_previous {
             return Ok(event.clone());
         }

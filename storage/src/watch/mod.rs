@@ -10,7 +10,9 @@ use crate::request::KeyRange;
 use crate::types::{Revision, WatchId};
 
 mod catch_up;
+mod delivery;
 pub(crate) mod hub;
+mod items;
 mod stream;
 mod tree;
 
@@ -98,8 +100,8 @@ pub enum WatchMessage {
         id: WatchId,
         /// No change up to this revision follows for this watch.
         revision: Revision,
-        /// The changes.
-        events: Vec<Arc<Event>>,
+        /// The changes; one list for all watches that get the same.
+        events: Arc<[Arc<Event>]>,
     },
     /// No change up to this revision follows, for one watch or (`None`) for all of the stream.
     Progress {
@@ -134,14 +136,15 @@ impl WatchMessage {
 
     /// The memory a message takes while it waits, in bytes.
     pub(crate) fn weight(&self) -> usize {
-        const SMALL: usize = 64;
-        match self {
-            WatchMessage::Events { events, .. } => {
-                let one =
-                    |event: &Arc<Event>| event.change.weight() + event.prev.as_ref().map_or(0, |prev| prev.weight());
-                SMALL + events.iter().map(one).sum::<usize>()
-            }
-            _ => SMALL,
-        }
+        if let WatchMessage::Events { events, .. } = self { weight(events) } else { SMALL }
     }
+}
+
+/// What every message takes, in bytes.
+const SMALL: usize = 64;
+
+/// The memory that a message with these events takes while it waits, in bytes.
+fn weight(events: &[Arc<Event>]) -> usize {
+    let one = |event: &Arc<Event>| event.change.weight() + event.prev.as_ref().map_or(0, |prev| prev.weight());
+    SMALL + events.iter().map(one).sum::<usize>()
 }

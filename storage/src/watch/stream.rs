@@ -1,18 +1,17 @@
 //! A stream of watches: its watches, and its bounded queue of messages.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::change::Change;
 use crate::engine::shared::Shared;
 use crate::error::Error;
 use crate::metrics::Watches;
-use crate::request::KeyRange;
 use crate::types::{Revision, WatchId};
-use crate::watch::hub::Hub;
-use crate::watch::{Event, StartAt, WatchMessage, WatchSpec};
+use crate::watch::delivery::{Share, Shares};
+use crate::watch::hub::{Hub, Watcher};
+use crate::watch::{StartAt, WatchMessage, WatchSpec};
 
 /// One watch of a stream.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ pub(super) struct Watch {
 
 /// What the hub sees of a stream.
 #[derive(Debug)]
-pub(super) struct Inlet {
+pub(crate) struct Inlet {
     pub(super) number: u64,
     inner: Mutex<StreamInner>,
     notify: Notify,
@@ -42,9 +41,11 @@ pub(super) struct Inlet {
 
 #[derive(Debug, Default)]
 pub(super) struct StreamInner {
-    pub(super) watches: HashMap<WatchId, Watch>,
+    pub(super) watches: BTreeMap<WatchId, Watch>,
     queue: VecDeque<WatchMessage>,
     queued_bytes: usize,
+    /// Callers of `recv` that sleep.
+    sleeping: usize,
     next_id: i64,
     /// A progress request that the hub answers when it gets there.
     pending_progress: Option<Revision>,
@@ -59,7 +60,7 @@ pub(super) struct StreamInner {
 /// Watches that share one ordered stream of messages.
 #[derive(Debug)]
 pub struct WatchStream {
-    pub(super) inlet: Arc<Inlet>,
+    pub(crate) inlet: Arc<Inlet>,
     pub(super) hub: Arc<Hub>,
     pub(super) shared: Arc<Shared>,
 }
@@ -69,9 +70,21 @@ impl Inlet {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self) {
+    fn wake(&self, inner: &StreamInner) {
+        self.notify();
+        self.wake_sleeping(inner);
+    }
+
+    /// Wakes the task that waits in `changed`.
+    pub(super) fn notify(&self) {
         self.notify.notify_one();
-        self.wake.notify_all();
+    }
+
+    /// Wakes threads in `recv`; a system call only if there are any.
+    fn wake_sleeping(&self, inner: &StreamInner) {
+        if inner.sleeping > 0 {
+            self.wake.notify_all();
+        }
     }
 
     /// Queues a message; its reader is woken. Nothing follows the end.
@@ -81,7 +94,18 @@ impl Inlet {
         }
         inner.queued_bytes += message.weight();
         inner.queue.push_back(message);
-        self.wake();
+        self.wake(inner);
+    }
+
+    /// Callers of `recv` that sleep.
+    #[cfg(test)]
+    pub(crate) fn sleeping(&self) -> usize {
+        self.lock().sleeping
+    }
+
+    /// As what the hub knows a watch of this stream.
+    fn watcher(&self, id: WatchId, spec: &WatchSpec) -> Watcher {
+        Watcher { stream: self.number, id, prev_kv: spec.prev_kv }
     }
 
     /// What it adds to the watches of a keyspace.
@@ -95,45 +119,45 @@ impl Inlet {
         }
     }
 
-    /// True if the watch may be delivered to and asks for what the key was before.
-    pub(super) fn wants_previous(&self, id: WatchId) -> bool {
-        self.lock().watches.get(&id).is_some_and(|watch| watch.spec.prev_kv && !watch.behind && !watch.dead)
+    /// True if the watch may be delivered to.
+    pub(super) fn is_live(&self, id: WatchId) -> bool {
+        self.lock().watches.get(&id).is_some_and(|watch| !watch.behind && !watch.dead)
     }
 
-    /// Whether the watch takes this change now, and if so whether it wants what the key was before.
-    pub(super) fn takes(&self, id: WatchId, change: &Change) -> Option<bool> {
-        let inner = self.lock();
-        let watch = inner.watches.get(&id)?;
-        let now = !watch.behind && !watch.dead && change.at.main >= watch.next;
-        (now && watch.spec.passes(change)).then_some(watch.spec.prev_kv)
-    }
-
-    /// Queues one revision's events for a watch; if the queue is full the watch falls behind instead.
-    pub(super) fn push_events(&self, id: WatchId, revision: Revision, events: Vec<Arc<Event>>) {
-        let mut inner = self.lock();
-        let message = WatchMessage::Events { id, revision, events };
-        let full = !inner.queue.is_empty() && inner.queued_bytes + message.weight() > self.limit_bytes;
-        if full && planted!(FullQueueDrops) {
-            return;
+    /// Queues one revision's events for watches of the stream; from where the queue is full they fall behind instead.
+    /// The caller wakes the stream (`notify`).
+    pub(super) fn deliver(
+        &self,
+        revision: Revision,
+        hits: &[(Watcher, usize)],
+        shares: &mut Shares<'_>,
+    ) -> Result<(), Error> {
+        let inner = &mut *self.lock();
+        for (Watcher { id, .. }, group) in hits {
+            let takes = |watch: &&mut Watch| !watch.behind && !watch.dead && revision >= watch.next;
+            let Some(watch) = inner.watches.get_mut(id).filter(takes) else { continue };
+            let Some(Share { events, weight }) = shares.of(*group, &watch.spec)? else { continue };
+            let full = !inner.queue.is_empty() && inner.queued_bytes + weight > self.limit_bytes;
+            if full && planted!(FullQueueDrops) {
+                continue;
+            }
+            if full {
+                inner.behind += usize::from(watch.fall_behind(revision));
+                continue;
+            }
+            watch.mark_active();
+            inner.queued_bytes += weight;
+            inner.queue.push_back(WatchMessage::Events { id: *id, revision, events: events.clone() });
         }
-        if full {
-            inner.fall_behind(id, revision);
-            return self.wake();
-        }
-        if let Some(watch) = inner.watches.get_mut(&id) {
-            watch.active = true;
-        }
-        self.push(&mut inner, message);
+        self.wake_sleeping(inner);
+        Ok(())
     }
 
     /// Nothing below `next` was missed so far, but from there on everything has to be read.
     pub(super) fn all_behind(&self, next: Revision) {
         let mut inner = self.lock();
-        let ids: Vec<WatchId> = inner.watches.keys().copied().collect();
-        for id in ids {
-            inner.fall_behind(id, next);
-        }
-        self.wake();
+        inner.behind += inner.watches.values_mut().filter_map(|watch| watch.fall_behind(next).then_some(())).count();
+        self.wake(&inner);
     }
 
     pub(super) fn settle_progress(&self, reached: Revision) {
@@ -178,6 +202,16 @@ impl Watch {
         asked <= reached.0 && self.next <= reached.next()
     }
 
+    /// From `next` on it reads what is stored; true if it did not before.
+    fn fall_behind(&mut self, next: Revision) -> bool {
+        if self.behind || self.dead {
+            return false;
+        }
+        self.behind = true;
+        self.next = self.next.max(next);
+        true
+    }
+
     /// An event was queued: periodic progress pauses for one period.
     pub(super) fn mark_active(&mut self) {
         self.active = true;
@@ -185,17 +219,6 @@ impl Watch {
 }
 
 impl StreamInner {
-    fn fall_behind(&mut self, id: WatchId, next: Revision) {
-        if let Some(watch) = self.watches.get_mut(&id)
-            && !watch.behind
-            && !watch.dead
-        {
-            watch.behind = true;
-            watch.next = watch.next.max(next);
-            self.behind += 1;
-        }
-    }
-
     fn free_id(&mut self) -> WatchId {
         while self.watches.contains_key(&WatchId(self.next_id)) {
             self.next_id += 1;
@@ -246,7 +269,7 @@ impl WatchStream {
         failpoint!(WatchCreate);
         let next = if planted!(WatchFromStore) && next > all.reached { next.max(current.next()) } else { next };
         let behind = next <= all.reached;
-        all.register(&spec.range, (self.inlet.number, id));
+        all.register(&spec.range, self.inlet.watcher(id, &spec));
         inner.behind += usize::from(behind);
         inner.created += 1;
         let serial = inner.created;
@@ -260,7 +283,7 @@ impl WatchStream {
         let revision = self.shared.head().revision;
         let mut inner = self.inlet.lock();
         if let Some(watch) = inner.watches.remove(&id) {
-            all.unregister(&watch.spec.range, (self.inlet.number, id));
+            all.unregister(&watch.spec.range, self.inlet.watcher(id, &watch.spec));
             inner.behind -= usize::from(watch.behind);
             self.inlet.push(&mut inner, WatchMessage::Canceled { id, revision });
         }
@@ -340,7 +363,9 @@ impl WatchStream {
                 if inner.ended {
                     return Err(self.shared.failure().unwrap_or(Error::Stopped));
                 }
+                inner.sleeping += 1;
                 inner = self.inlet.wake.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                inner.sleeping -= 1;
             }
         }
     }
@@ -356,9 +381,8 @@ impl Drop for WatchStream {
         let mut all = self.hub.lock();
         all.streams.remove(&self.inlet.number);
         let watches = std::mem::take(&mut self.inlet.lock().watches);
-        let ranges: Vec<(WatchId, KeyRange)> = watches.into_iter().map(|(id, watch)| (id, watch.spec.range)).collect();
-        for (id, range) in ranges {
-            all.unregister(&range, (self.inlet.number, id));
+        for (id, watch) in watches {
+            all.unregister(&watch.spec.range, self.inlet.watcher(id, &watch.spec));
         }
     }
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::request::{KeyRange, RangeEnd};
+use crate::watch::items::Items;
 
 /// Ranges with what is attached to them.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ struct Node<T> {
     priority: u64,
     left: Option<usize>,
     right: Option<usize>,
-    items: Vec<T>,
+    items: Items<T>,
 }
 
 impl<T> Default for RangeTree<T> {
@@ -59,12 +60,12 @@ fn order(a: (&Bytes, &Option<Bytes>), b: (&Bytes, &Option<Bytes>)) -> std::cmp::
 }
 
 #[expect(clippy::indexing_slicing, reason = "node numbers come from this tree alone")]
-impl<T: PartialEq> RangeTree<T> {
+impl<T: Copy + Ord> RangeTree<T> {
     /// Attaches an item to a range.
     pub(crate) fn insert(&mut self, range: &KeyRange, item: T) {
         let (start, end) = bounds(range);
         if let Some(node) = self.find(&start, &end) {
-            self.nodes[node].items.push(item);
+            self.nodes[node].items.insert(item);
             return;
         }
         self.seed ^= self.seed << 13;
@@ -77,7 +78,7 @@ impl<T: PartialEq> RangeTree<T> {
             priority: self.seed,
             left: None,
             right: None,
-            items: vec![item],
+            items: Items::One(item),
         };
         let fresh = match self.free.pop() {
             Some(slot) => {
@@ -99,16 +100,15 @@ impl<T: PartialEq> RangeTree<T> {
     pub(crate) fn remove(&mut self, range: &KeyRange, item: &T) {
         let (start, end) = bounds(range);
         let Some(node) = self.find(&start, &end) else { return };
-        self.nodes[node].items.retain(|other| other != item);
-        if self.nodes[node].items.is_empty() {
+        if self.nodes[node].items.remove(item) {
             let root = self.root.take();
             self.root = self.without(root, &start, &end);
             self.free.push(node);
         }
     }
 
-    /// Calls `visit` for every item whose range holds `key`.
-    pub(crate) fn stab(&self, key: &[u8], visit: &mut dyn FnMut(&T)) {
+    /// Calls `visit` with the items of every range that holds `key`.
+    pub(super) fn stab<'a>(&'a self, key: &[u8], visit: &mut dyn FnMut(&'a Items<T>)) {
         let mut stack: Vec<usize> = self.root.into_iter().collect();
         while let Some(index) = stack.pop() {
             let node = &self.nodes[index];
@@ -120,7 +120,7 @@ impl<T: PartialEq> RangeTree<T> {
             if node.start.as_ref() <= key {
                 stack.extend(node.right);
                 if below_end(&node.end) {
-                    node.items.iter().for_each(&mut *visit);
+                    visit(&node.items);
                 }
             }
         }
@@ -232,7 +232,7 @@ mod tests {
             }
             let key = byte(random(64));
             let mut found = Vec::new();
-            tree.stab(&key, &mut |item| found.push(*item));
+            tree.stab(&key, &mut |items| found.extend(items.iter().copied()));
             let mut expected: Vec<u64> =
                 kept.iter().filter(|(range, _)| range.contains(&key)).map(|(_, item)| *item).collect();
             found.sort_unstable();
