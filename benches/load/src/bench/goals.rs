@@ -15,6 +15,8 @@ pub(crate) enum Bound {
     AtLeast(f64),
     /// At most so many times etcd's.
     AtMost(f64),
+    /// At least so many times etcd's requests for a second of the server's CPU: its rate, were the client not on the same cores.
+    ByCpu(f64),
     /// At most so much.
     Below(f64),
     /// At most so much more than the floor's.
@@ -39,6 +41,7 @@ impl Goal {
         match self.bound {
             Bound::AtLeast(times) => format!("{figure} ≥ {times} × etcd"),
             Bound::AtMost(times) => format!("{figure} ≤ {times} × etcd"),
+            Bound::ByCpu(times) => format!("rate by CPU ≥ {times} × etcd"),
             Bound::Below(most) => format!("{figure} ≤ {most}"),
             Bound::AboveFloor(most) => format!("{figure} ≤ floor + {most}"),
             Bound::OfFloorAndDisk(times) => format!("{figure} ≤ {times} × (floor + disk)"),
@@ -55,6 +58,7 @@ impl Goal {
         Some(match self.bound {
             Bound::AtLeast(times) => (ours / of("etcd")?, ours >= times * of("etcd")?),
             Bound::AtMost(times) => (ours / of("etcd")?, ours <= times * of("etcd")?),
+            Bound::ByCpu(times) => (of("etcd")? / ours, of("etcd")? >= times * ours),
             Bound::Below(most) => (ours, ours <= most),
             Bound::AboveFloor(most) => (ours - of("floor")?, ours - of("floor")? <= most),
             Bound::OfFloorAndDisk(times) => {

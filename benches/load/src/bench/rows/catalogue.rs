@@ -1,6 +1,6 @@
 //! What the rows are called, what they do, and what is wanted of them.
 
-use crate::bench::goals::Bound::{AboveFloor, AtLeast, AtLeastOf, AtMost, AtMostOf, Below, OfFloorAndDisk};
+use crate::bench::goals::Bound::{AboveFloor, AtLeast, AtLeastOf, AtMost, AtMostOf, Below, ByCpu, OfFloorAndDisk};
 use crate::bench::goals::goal;
 use crate::bench::rows::{Group, Row, cluster, lease, life, put, read, space, watch};
 use crate::bench::server::Kind;
@@ -37,7 +37,7 @@ pub(super) const GROUPS: &[Group] = &[
             goals: &[
                 goal("cpu_us", AtMost(0.45)),
                 goal("cpu_us", AboveFloor(15.0)),
-                goal("rate", AtLeast(2.0)),
+                goal("cpu_us", ByCpu(2.0)),
                 goal("written_bytes", AtMost(1.0)),
             ],
         }],
@@ -79,13 +79,13 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "list-10000",
                 about: "10,000 keys of 1 KiB in one reply, 4 clients",
                 work: |cell| Box::pin(read::list(cell)),
-                goals: &[goal("rate", AtLeast(3.0))],
+                goals: &[goal("rate", AtLeast(3.0)), goal("cpu_us", ByCpu(3.0))],
             },
             Row {
                 name: "pages-500",
                 about: "the same in pages of 500 at the revision of the first",
                 work: |cell| Box::pin(read::pages(cell)),
-                goals: &[goal("rate", AtLeast(3.0))],
+                goals: &[goal("rate", AtLeast(3.0)), goal("cpu_us", ByCpu(3.0))],
             },
         ],
     },
@@ -99,13 +99,13 @@ pub(super) const GROUPS: &[Group] = &[
                 name: "big-pages",
                 about: "150,000 keys of 10 KiB in pages of 10,000, one client, three times",
                 work: |cell| Box::pin(read::big_pages(cell)),
-                goals: &[goal("items_rate", AtLeast(3.0)), goal("growth_mib", Below(64.0))],
+                goals: &[goal("items_rate", AtLeast(3.0)), goal("cpu_us", ByCpu(3.0)), goal("growth_mib", Below(64.0))],
             },
             Row {
                 name: "big-stream",
                 about: "the same as a RangeStream",
                 work: |cell| Box::pin(read::big_stream(cell)),
-                goals: &[goal("items_rate", AtLeast(3.0)), goal("growth_mib", Below(64.0))],
+                goals: &[goal("items_rate", AtLeast(3.0)), goal("cpu_us", ByCpu(3.0)), goal("growth_mib", Below(64.0))],
             },
             Row {
                 name: "count",
@@ -225,7 +225,7 @@ pub(super) const GROUPS: &[Group] = &[
             name: "start-1m",
             about: "killed just before a flush with 1,000,000 keys: time until it answers, page cache warm",
             work: |cell| Box::pin(life::start(cell, 1_000_000)),
-            goals: &[],
+            goals: &[goal("ready_s", Below(0.3))],
         }],
     ),
     Group {
@@ -237,7 +237,7 @@ pub(super) const GROUPS: &[Group] = &[
             name: "start-10m",
             about: "the same with 10,000,000 keys",
             work: |cell| Box::pin(life::start(cell, 10_000_000)),
-            goals: &[],
+            goals: &[goal("ready_s", Below(0.3))],
         }],
     },
     alone(
@@ -246,7 +246,12 @@ pub(super) const GROUPS: &[Group] = &[
             name: "idle",
             about: "no client for ten minutes",
             work: |cell| Box::pin(life::idle(cell)),
-            goals: &[goal("idle_written_bytes", Below(0.0))],
+            goals: &[
+                goal("idle_written_bytes", Below(0.0)),
+                goal("switches_per_second", Below(10.0)),
+                goal("cpu_ms_per_minute", Below(60.0)),
+                goal("peak_mib", Below(16.0)),
+            ],
         }],
     ),
     Group {
