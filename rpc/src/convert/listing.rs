@@ -2,7 +2,7 @@
 
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
-use storage::{Entry, Error, Listing};
+use storage::{Entry, Error, Keyspace, Listing};
 
 use crate::pb::etcdserverpb as pb;
 
@@ -22,8 +22,13 @@ pub(crate) fn entries_len(listing: &Listing) -> usize {
 }
 
 /// Takes about `max_bytes` of a listing, one entry at least, and encodes it behind what `out` holds.
-pub(crate) fn take_entries(listing: &mut Listing, max_bytes: usize, out: &mut Vec<u8>) -> Result<(), Error> {
-    listing.take(max_bytes, &mut |entry, value| push_entry(&entry, value, out))
+pub(crate) fn take_entries(
+    keyspace: &Keyspace,
+    listing: &mut Listing,
+    max_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Error> {
+    listing.take(keyspace, max_bytes, &mut |entry, value| push_entry(&entry, value, out))
 }
 
 /// What a range's answer begins with: its header alone.

@@ -62,7 +62,7 @@ impl Grpc {
         }
         let version = request.headers().get("client-api-version").and_then(|version| version.to_str().ok());
         let Some(call) = self.calls.begin(request.uri().path(), version) else {
-            return oneshot(&self.routes, request).await;
+            return encoded::unwrap(oneshot(&self.routes, request).await);
         };
         let (method, bytes_max) = (Arc::clone(call.method()), self.message_bytes_max);
         let request = request.map(|body| Body::new(Checked::new(body, bytes_max, method)));

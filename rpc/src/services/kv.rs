@@ -56,7 +56,7 @@ impl KvService {
             context.config.metrics.durations.range(|| {
                 let listing = context.keyspace.list(&request)?;
                 let header = context.header(listing.revision);
-                Ok(Answer::begin(listing, header))
+                Ok(Answer::begin(&context.keyspace, listing, header))
             })
         };
         self.context.blocking(read).await?

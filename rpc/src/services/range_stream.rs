@@ -55,7 +55,7 @@ fn next(context: &Context, mut place: Place) -> Result<(Bytes, Option<Place>), E
     out.extend(prefix);
     out.extend(envelope);
     out.extend(head);
-    convert::take_entries(&mut listing, usize::MAX, &mut out)?;
+    convert::take_entries(&context.keyspace, &mut listing, usize::MAX, &mut out)?;
     out.extend(tail);
     Ok((buffers::share(out), end.is_none().then_some(place)))
 }

@@ -16,7 +16,7 @@ use crate::types::Revision;
 
 /// A range, read but for its values: they are fetched as they are taken, so that the whole of them is never in memory.
 ///
-/// It pins what base was when it was read: whoever takes their time must `renew` it.
+/// Until `release` it pins what base was when it was read, and with that pages that could be used again: whoever takes their time must let go.
 pub struct Listing {
     /// The store's revision when it was read.
     pub revision: Revision,
@@ -29,7 +29,8 @@ pub struct Listing {
     pub(super) leases: bool,
     /// The revision that it was read at.
     pub(super) at: Revision,
-    pub(super) base: Arc<Snapshot>,
+    /// Base then, until that is let go.
+    pub(super) base: Option<Arc<Snapshot>>,
 }
 
 /// A key of a listing, with its numbers.
@@ -56,12 +57,21 @@ impl Listing {
     }
 
     /// Takes the next entries that have about `max_bytes` of keys and values, one at least if there is one: `each` gets them in order, with their
-    /// values. Blocks on the disk. Errors, with nothing taken: `Io`, `Corrupt`.
-    pub fn take(&mut self, max_bytes: usize, each: &mut dyn FnMut(Entry<'_>, &[u8])) -> Result<(), Error> {
+    /// values. Blocks on the disk. Errors, with nothing taken: `Io`, `Corrupt`; after `release` `Compacted`.
+    pub fn take(
+        &mut self,
+        keyspace: &Keyspace,
+        max_bytes: usize,
+        each: &mut dyn FnMut(Entry<'_>, &[u8]),
+    ) -> Result<(), Error> {
+        let base = match &self.base {
+            Some(base) => Arc::clone(base),
+            None => keyspace.inner.shared.view_at(At::Revision(self.at.0))?.sources.base,
+        };
         let next = self.next(max_bytes);
         let taken = next.len();
         let places: Vec<_> = next.iter().filter(|_| self.values).filter_map(Found::value_in_history).collect();
-        let mut pages = self.base.on_pages(&places)?.into_iter();
+        let mut pages = base.on_pages(&places)?.into_iter();
         let mut with_values = Vec::with_capacity(next.len());
         for found in next {
             let entry = self.entry(found);
@@ -92,19 +102,17 @@ impl Listing {
         all.get(..fitting).unwrap_or(all)
     }
 
-    /// From here on values come from base as it is now, at the same revision. Errors: `Compacted`.
-    pub fn renew(&mut self, keyspace: &Keyspace) -> Result<(), Error> {
-        self.base = keyspace.inner.shared.view_at(At::Revision(self.at.0))?.sources.base;
-        Ok(())
+    /// Lets go of what base was: from here on values come from base as it is then, at the same revision.
+    pub fn release(&mut self) {
+        self.base = None;
     }
 
     /// All of it at once.
     pub(crate) fn into_reply(self) -> Result<RangeReply, Error> {
         let Listing { revision, more, count, values, leases, base, found, .. } = self;
-        let kvs = if values {
-            fetched(&base, found.as_slice())?
-        } else {
-            found.as_slice().iter().map(Found::without_value).collect()
+        let kvs = match base {
+            Some(base) if values => fetched(&base, found.as_slice())?,
+            _ => found.as_slice().iter().map(Found::without_value).collect(),
         };
         let kvs = kvs.into_iter().map(|kv| if leases { kv } else { KeyValue { lease: 0, ..kv } }).collect();
         Ok(RangeReply { revision, more, count, kvs })

@@ -47,7 +47,7 @@ impl RangeReader<'_> {
             // The index holds no lease for a reader of keys alone: etcd 3.7 answers 0 there, unless it needs the values to sort by them.
             leases: request.content == Content::Full || by_value(request),
             at: self.at.main,
-            base: self.sources.base.clone(),
+            base: Some(self.sources.base.clone()),
         };
         if request.content == Content::CountOnly {
             listing.count = self.count(&request.range)?;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Takes the rest of a listing in steps.
-fn take(listing: &mut Listing, step: usize) -> Vec<KeyValue> {
+fn take(keyspace: &Keyspace, listing: &mut Listing, step: usize) -> Vec<KeyValue> {
     let mut taken = Vec::new();
     while listing.entries().len() > 0 {
         let (left, before) = (listing.entries().len(), taken.len());
@@ -18,7 +18,7 @@ fn take(listing: &mut Listing, step: usize) -> Vec<KeyValue> {
                 lease: entry.lease,
             });
         };
-        listing.take(step, each).unwrap();
+        listing.take(keyspace, step, each).unwrap();
         assert!(taken.len() > before, "a step takes something");
         assert_eq!(taken.len() - before, left - listing.entries().len());
     }
@@ -59,7 +59,7 @@ fn a_listing_taken_in_steps_is_the_range() {
             let mut listing = keyspace.list(&request).unwrap();
             assert_eq!((listing.revision, listing.more, listing.count), (reply.revision, reply.more, reply.count));
             assert_eq!(listing.entries().len(), reply.kvs.len());
-            assert_eq!(take(&mut listing, step), reply.kvs, "{request:?} in steps of {step}");
+            assert_eq!(take(&keyspace, &mut listing, step), reply.kvs, "{request:?} in steps of {step}");
             entries += reply.kvs.len();
         }
     }
@@ -79,21 +79,22 @@ fn a_listing_holds_its_revision_until_that_is_compacted() {
     write(1);
     let request = RangeRequest::new(KeyRange::all());
     let expected = keyspace.range(&request).unwrap().kvs;
-    let [mut kept, mut renewed, mut late] = [(); 3].map(|()| keyspace.list(&request).unwrap());
-    let (revision, later) = (keyspace.revision(), 3);
-    for generation in 2..2 + later {
+    let [mut kept, mut released, mut late] = [(); 3].map(|()| keyspace.list(&request).unwrap());
+    released.release();
+    late.release();
+    let revision = keyspace.revision();
+    for generation in 2..5 {
         write(generation);
     }
-    renewed.renew(&keyspace).unwrap();
     keyspace.compact(revision.0).wait().unwrap();
     keyspace.wait_swept(revision).unwrap();
-    renewed.renew(&keyspace).unwrap();
-    assert_eq!(take(&mut renewed, 1000), expected, "everything at the compacted revision itself is there");
+    assert_eq!(take(&keyspace, &mut released, 1000), expected, "everything at the compacted revision itself is there");
 
-    keyspace.compact(revision.0 + 1).wait().unwrap();
-    keyspace.wait_swept(Revision(revision.0 + 1)).unwrap();
-    let floor = revision.0 + 1;
-    assert_eq!(late.renew(&keyspace), Err(Error::Compacted { asked: revision.0, floor }));
-    assert_eq!(take(&mut kept, 1000), expected, "one that is not renewed reads what it pins");
-    assert_eq!(take(&mut late, usize::MAX), expected);
+    let floor = revision.next();
+    keyspace.compact(floor.0).wait().unwrap();
+    keyspace.wait_swept(floor).unwrap();
+    let taken = late.take(&keyspace, 1000, &mut |_, _| panic!("nothing is taken"));
+    assert_eq!(taken, Err(Error::Compacted { asked: revision.0, floor: floor.0 }));
+    assert_eq!(late.entries().len(), expected.len());
+    assert_eq!(take(&keyspace, &mut kept, 1000), expected, "one that is not released reads what it pins");
 }
