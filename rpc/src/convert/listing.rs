@@ -28,7 +28,7 @@ pub(crate) fn take_entries(
     max_bytes: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    listing.take(keyspace, max_bytes, &mut |entry, value| push_entry(&entry, value, out))
+    listing.take(keyspace, max_bytes, &mut |entry, pieces| push_entry(&entry, pieces, out))
 }
 
 /// What a range's answer begins with: its header alone.
@@ -72,9 +72,9 @@ fn entry_len(entry: &Entry<'_>) -> usize {
     bytes.sum::<usize>() + numbers.sum::<usize>()
 }
 
-fn push_entry(entry: &Entry<'_>, value: &[u8], out: &mut Vec<u8>) {
+fn push_entry(entry: &Entry<'_>, value: &[&[u8]], out: &mut Vec<u8>) {
     push_nested(KVS, entry_len(entry), out);
-    push_bytes(KEY, entry.key, out);
+    push_bytes(KEY, &[entry.key], out);
     for (tag, number) in numbers(entry) {
         if tag == LEASE {
             push_bytes(VALUE, value, out);
@@ -86,10 +86,11 @@ fn push_entry(entry: &Entry<'_>, value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn push_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    if !bytes.is_empty() {
-        push_nested(tag, bytes.len(), out);
-        out.extend_from_slice(bytes);
+fn push_bytes(tag: u32, pieces: &[&[u8]], out: &mut Vec<u8>) {
+    let len = pieces.iter().map(|piece| piece.len()).sum();
+    if len > 0 {
+        push_nested(tag, len, out);
+        pieces.iter().for_each(|piece| out.extend_from_slice(piece));
     }
 }
 
@@ -105,7 +106,8 @@ mod tests {
         let (key, [create_revision, mod_revision, version, lease]) = (Bytes::from_static(key), numbers);
         let entry = Entry { key: &key, create_revision, mod_revision, version, lease, value_len: value.len() };
         let mut out = range_head(None);
-        push_entry(&entry, value, &mut out);
+        let (first, second) = value.split_at(value.len() / 3);
+        push_entry(&entry, &[first, second], &mut out);
         assert_eq!(out.len(), nested_len(KVS, entry_len(&entry)));
         out.extend(range_tail(true, 7));
         let value = Bytes::from_static(value);

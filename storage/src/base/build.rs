@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::backend::Backend;
 use super::commit::Txn;
+use super::cut::Row;
 use super::flush::Garbage;
 use super::layout;
 use super::meta::Meta;
@@ -41,7 +42,7 @@ pub(crate) struct Builder {
     /// What `meta` will say, as far as what was written goes.
     meta: Meta,
     table: TableId,
-    waiting: Vec<(Vec<u8>, Vec<u8>)>,
+    waiting: Vec<Row>,
     waiting_bytes: usize,
     /// The key that the last row of `index` belongs to, escaped: the first row of a key is its newest version.
     last_prefix: Vec<u8>,
@@ -82,16 +83,17 @@ impl Builder {
         if self.waiting_bytes >= commit_bytes(self.cache_bytes) { self.commit_rows() } else { Ok(()) }
     }
 
-    /// Writes changes on top of the rows so far, which must be complete up to there, dropping nothing. Errors: `NoSpace`; `Io`, `Corrupt`.
+    /// Writes changes on top of the rows so far, which must be complete up to there, dropping nothing; `history` has their rows of that
+    /// table as another base has them. Errors: `NoSpace`; `Io`, `Corrupt`.
     ///
     /// # Panics
     ///
     /// If the part does not continue what was written.
-    pub(crate) fn flush(&mut self, part: &PartData) -> Result<(), Error> {
+    pub(crate) fn flush(&mut self, part: &PartData, history: &[Row]) -> Result<(), Error> {
         self.commit_rows()?;
         self.reserve(worst_flush_bytes(part, Garbage::Keep, self.backend.written_to()))?;
         let before = self.meta;
-        let work = |txn: &_| flush::write_changes(&Txn::unseen(txn), &before, part);
+        let work = |txn: &_| flush::write_changes(&Txn::unseen(txn), &before, part, history);
         self.meta = commit::durably(&self.database, work)?;
         Ok(())
     }

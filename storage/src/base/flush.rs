@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::commit::Txn;
 use super::compact::{Brief, InBase, Plan};
+use super::cut::{self, Page, Row};
 use super::layout;
 use super::meta::{Meta, Sums};
 use super::rows::{Rows, TableId};
@@ -27,10 +28,11 @@ const DROPS_PER_CHANGE: usize = 1;
 const DROPS_MIN: usize = 1024;
 
 /// The most rows that a flush of this part touches outside the end of `history`, each perhaps on a page of its own. Versions
-/// of one key are neighbours in `index`, so there it is keys that count; what is dropped lies anywhere in `history`.
+/// of one key are neighbours in `index`, so there it is keys that count; what is dropped lies anywhere in `history`, with others
+/// on its first page and on its last.
 pub(super) fn scattered_rows_max(part: &PartData, garbage: Garbage) -> usize {
     let drops = if garbage == Garbage::Drop { drops_max(part) } else { 0 };
-    part.keys.len() + drops + part.leases.len() + part.lease_keys.len() + MARK_PAGES_MAX
+    part.keys.len() + 2 * drops + part.leases.len() + part.lease_keys.len() + MARK_PAGES_MAX
 }
 
 /// Marks lie in the order of time, added at one end and removed at the other.
@@ -56,7 +58,9 @@ pub(super) fn write(
 ) -> Result<(Meta, FlushReport), Error> {
     assert_continues(before, part);
     let mut meta = Meta { applied: part.applied, ..*before };
-    let report = write_versions(txn, &mut meta.sums, &mut meta.totals, part, garbage)?;
+    let Written { removed, skipped, report } = write_index(txn, &mut meta, part, garbage)?;
+    failpoint!(FlushHistory, Err);
+    write_history(Rows::open(txn, TableId::History, &meta.sums)?, &mut meta.sums, part, removed, skipped)?;
     failpoint!(FlushSmall, Err);
     small::write(txn, &mut meta.sums, part)?;
     failpoint!(FlushMeta, Err);
@@ -64,11 +68,14 @@ pub(super) fn write(
     Ok((meta, report))
 }
 
-/// Writes the versions of a part alone, all of them.
-pub(super) fn write_changes(txn: &Txn<'_>, before: &Meta, part: &PartData) -> Result<Meta, Error> {
+/// Writes the versions of a part alone, all of them; `history` has the rows that another base has of them in that table.
+pub(super) fn write_changes(txn: &Txn<'_>, before: &Meta, part: &PartData, history: &[Row]) -> Result<Meta, Error> {
     assert_continues(before, part);
     let mut meta = Meta { applied: part.applied, ..*before };
-    write_versions(txn, &mut meta.sums, &mut meta.totals, part, Garbage::Keep)?;
+    write_index(txn, &mut meta, part, Garbage::Keep)?;
+    let mut table = Rows::open(txn, TableId::History, &meta.sums)?;
+    table.append(history)?;
+    table.close(&mut meta.sums);
     Ok(meta)
 }
 
@@ -84,16 +91,19 @@ fn assert_continues(before: &Meta, part: &PartData) {
     assert_eq!(by_key, part.changes.len(), "changes by key and in order");
 }
 
-fn write_versions(
-    txn: &Txn<'_>,
-    sums: &mut Sums,
-    totals: &mut Totals,
-    part: &PartData,
-    garbage: Garbage,
-) -> Result<FlushReport, Error> {
+/// What was written to `index` means for `history`.
+struct Written {
+    /// Places of versions that leave it.
+    removed: Vec<RevisionPair>,
+    /// Versions of the part that never get there.
+    skipped: Vec<RevisionPair>,
+    report: FlushReport,
+}
+
+fn write_index(txn: &Txn<'_>, meta: &mut Meta, part: &PartData, garbage: Garbage) -> Result<Written, Error> {
     let mut work = Work {
-        index: Rows::open(txn, TableId::Index, sums)?,
-        totals: *totals,
+        index: Rows::open(txn, TableId::Index, &meta.sums)?,
+        totals: meta.totals,
         compacted: match garbage {
             Garbage::Drop => part.applied.compacted,
             Garbage::Keep => Revision(-1),
@@ -106,13 +116,14 @@ fn write_versions(
     for (key, changes) in &part.keys {
         work.write_key(key, changes)?;
     }
-    let Work { index, totals: after, removed, skipped, report, .. } = work;
-    *totals = after;
-    index.close(sums);
-    failpoint!(FlushHistory, Err);
-    write_history(Rows::open(txn, TableId::History, sums)?, sums, part, removed, skipped)?;
-    Ok(report)
+    let Work { index, totals, removed, skipped, report, .. } = work;
+    meta.totals = totals;
+    index.close(&mut meta.sums);
+    Ok(Written { removed, skipped, report })
 }
+
+/// Rows that are appended at once, in bytes: few enough to have them twice, and below what redb itself writes at once.
+const APPEND_BYTES: usize = 512 << 10;
 
 /// Removals from low to high, then appends: neighbours share pages.
 fn write_history(
@@ -125,14 +136,21 @@ fn write_history(
     removed.sort_unstable();
     skipped.sort_unstable();
     for at in removed {
-        history.remove_known(&layout::history_key(at))?;
+        history.remove_version(at)?;
     }
+    let mut page = Page::last_of(&history.table)?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
     for change in &part.changes {
         if skipped.binary_search(&change.at).is_err() {
-            let place = layout::history_key(change.at);
-            history.put(&place, &layout::history_row(&place, change))?;
+            bytes += cut::push_rows(change, &mut page, &mut rows);
+        }
+        if bytes >= APPEND_BYTES && page.is_settled() {
+            history.append(&rows)?;
+            rows.clear();
+            bytes = 0;
         }
     }
+    history.append(&rows)?;
     history.close(sums);
     Ok(())
 }

@@ -10,6 +10,8 @@
 //!                tombstone | value inline                | value in history            (numbers are varints)
 //! history key    main i64 · sub i64
 //! history payload  kind as in index · key length varint · key · value, if kind is 2
+//!                  3 · key length varint · key · value length varint · first piece of the value
+//! further pieces   main i64 · sub i64 · number u32 → piece    (1, 2, … directly behind the row that they continue)
 //! leases         id i64                  → ttl i64 · remaining_ms i64 · since_ms u64 · mark u64 · renewed u8
 //! lease_keys     id i64 · user key       → nothing
 //! alarms         member u64 · kind u8    → nothing    (1 NOSPACE, 2 CORRUPT: asked for; 3 NOSPACE: raised by the store itself)
@@ -34,13 +36,20 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub(super) use key::{after_key, history_key, index_key, key_prefix, read_history_key, split_index_key, unescape};
+pub(super) use key::{
+    after_key, history_key, index_key, is_piece, key_prefix, piece_key, read_history_key, read_place, split_index_key,
+    unescape,
+};
 pub(super) use reader::Reader;
 
 /// The format this release writes; it reads this one and older ones.
 ///
-/// 2: alarms that the store raised itself. Older releases do not know their rows.
-pub(super) const FORMAT: u32 = 2;
+/// | format | what older releases do not know |
+/// |---|---|
+/// | 1 | |
+/// | 2 | alarms that the store raised itself |
+/// | 3 | values in several rows of `history` |
+pub(super) const FORMAT: u32 = 3;
 
 /// Values up to this size lie in `index`, larger ones in `history`. Not part of the format: each row says where its value is.
 ///
@@ -60,6 +69,10 @@ pub(super) const INLINE_MAX_BYTES: usize = 64;
 const TOMBSTONE: u8 = 0;
 const INLINE: u8 = 1;
 const IN_HISTORY: u8 = 2;
+const CUT: u8 = 3;
+
+/// What the checksum takes of each row.
+pub(super) const CHECKSUM_BYTES: usize = 4;
 
 /// Where a put's value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +125,30 @@ pub(super) enum HistoryValue<'a> {
     Tombstone,
     InIndex,
     Here(&'a [u8]),
+    /// Here it begins; the rest of its `len` bytes lies in the rows behind.
+    Cut {
+        len: u64,
+        piece: &'a [u8],
+    },
+}
+
+impl<'a> HistoryValue<'a> {
+    /// The length of the whole value, if it lies in `history`.
+    pub(super) fn len(&self) -> Option<u64> {
+        match self {
+            HistoryValue::Tombstone | HistoryValue::InIndex => None,
+            HistoryValue::Here(value) => Some(value.len() as u64),
+            HistoryValue::Cut { len, .. } => Some(*len),
+        }
+    }
+
+    /// What of the value lies in this row.
+    pub(super) fn piece(&self) -> &'a [u8] {
+        match self {
+            HistoryValue::Tombstone | HistoryValue::InIndex => &[],
+            HistoryValue::Here(piece) | HistoryValue::Cut { piece, .. } => piece,
+        }
+    }
 }
 
 /// A row of `history`.
@@ -160,7 +197,7 @@ pub(super) fn read_index_row<'a>(key: &[u8], row: &'a [u8]) -> Result<IndexRow<'
     Ok(IndexRow::Put { create, version, lease, value })
 }
 
-/// The history row of a change.
+/// The history row of a change, with all of its value.
 pub(super) fn history_row(key: &[u8], change: &Change) -> Vec<u8> {
     seal(key, |out| {
         let (kind, value) = match &change.kind {
@@ -168,16 +205,50 @@ pub(super) fn history_row(key: &[u8], change: &Change) -> Vec<u8> {
             ChangeKind::Put { value, .. } if value.len() <= INLINE_MAX_BYTES => (INLINE, &[][..]),
             ChangeKind::Put { value, .. } => (IN_HISTORY, value.as_ref()),
         };
-        out.push(kind);
-        push_varint(out, change.key.len() as u64);
-        out.extend_from_slice(&change.key);
+        push_head(out, kind, &change.key);
         out.extend_from_slice(value);
     })
 }
 
+/// The history row of a put of which only the first piece of the value lies in it; `len` is that of the whole value.
+pub(super) fn cut_row(key: &[u8], user_key: &[u8], len: usize, piece: &[u8]) -> Vec<u8> {
+    seal(key, |out| {
+        push_head(out, CUT, user_key);
+        push_varint(out, len as u64);
+        out.extend_from_slice(piece);
+    })
+}
+
+/// The length of such a row without the piece; without the length of the value that of one which is not cut.
+pub(super) fn head_len(user_key: &[u8], len: Option<usize>) -> usize {
+    let mut head = Vec::new();
+    push_varint(&mut head, user_key.len() as u64);
+    len.iter().for_each(|len| push_varint(&mut head, *len as u64));
+    CHECKSUM_BYTES + 1 + head.len() + user_key.len()
+}
+
+fn push_head(out: &mut Vec<u8>, kind: u8, user_key: &[u8]) {
+    out.push(kind);
+    push_varint(out, user_key.len() as u64);
+    out.extend_from_slice(user_key);
+}
+
+/// A row with a further piece of a value.
+pub(super) fn piece_row(key: &[u8], piece: &[u8]) -> Vec<u8> {
+    seal(key, |out| out.extend_from_slice(piece))
+}
+
 /// Checks and reads a history row.
 pub(super) fn read_history_row<'a>(key: &[u8], row: &'a [u8]) -> Result<HistoryRow<'a>, Error> {
-    let mut reader = unseal("history", key, row)?;
+    history_payload(unseal("history", key, row)?)
+}
+
+/// Reads a history row that was checked before.
+pub(super) fn checked_history_row(row: &[u8]) -> Result<HistoryRow<'_>, Error> {
+    history_payload(Reader::new("history", row.get(CHECKSUM_BYTES..).unwrap_or_default()))
+}
+
+fn history_payload(mut reader: Reader<'_>) -> Result<HistoryRow<'_>, Error> {
     let kind = reader.u8()?;
     let len = reader.varint()?;
     let key = reader.take(len)?;
@@ -185,10 +256,16 @@ pub(super) fn read_history_row<'a>(key: &[u8], row: &'a [u8]) -> Result<HistoryR
         TOMBSTONE => HistoryValue::Tombstone,
         INLINE => HistoryValue::InIndex,
         IN_HISTORY => HistoryValue::Here(reader.rest()),
+        CUT => HistoryValue::Cut { len: reader.varint()?, piece: reader.rest() },
         other => return Err(Error::corrupt("history", format!("unknown kind {other}"))),
     };
     reader.end()?;
     Ok(HistoryRow { key, value })
+}
+
+/// Checks and reads a row with a further piece of a value.
+pub(super) fn read_piece<'a>(key: &[u8], row: &'a [u8]) -> Result<&'a [u8], Error> {
+    Ok(unseal("history", key, row)?.rest())
 }
 
 /// A row value: what `fill` writes, behind the checksum of it and the key.
@@ -220,6 +297,11 @@ pub(super) fn missing(table: &'static str, key: &[u8]) -> Error {
 /// A row that is there is not found by its key.
 pub(super) fn not_found(table: &'static str, key: &[u8]) -> Error {
     Error::corrupt(table, format!("row {} is there, but looking it up does not find it", Hex(key)))
+}
+
+/// A row of `history` that continues no value, or goes on behind the end of one.
+pub(super) fn belongs_nowhere(key: &[u8]) -> Error {
+    Error::corrupt("history", format!("row {} continues no value", Hex(key)))
 }
 
 /// A row comes where it does not belong.

@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::tables::Applied;
 use crate::types::{Digest, Position, Revision, RevisionPair};
 
-/// How many rows a table has, and the wrapping sum of the checksums they carry: equal for equal rows in any order.
+/// How many rows a table has, of `history` how many versions, and the wrapping sum of the checksums that all rows carry: equal for equal
+/// rows in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) rows: u64,
@@ -19,15 +20,19 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    pub(super) fn add(&mut self, row: &[u8]) {
-        self.rows = self.rows.wrapping_add(1);
+    pub(super) fn add(&mut self, table: TableId, key: &[u8], row: &[u8]) {
+        self.rows = self.rows.wrapping_add(counted(table, key));
         self.checksums = self.checksums.wrapping_add(layout::carried_checksum(row));
     }
 
-    pub(super) fn subtract(&mut self, row: &[u8]) {
-        self.rows = self.rows.wrapping_sub(1);
+    pub(super) fn subtract(&mut self, table: TableId, key: &[u8], row: &[u8]) {
+        self.rows = self.rows.wrapping_sub(counted(table, key));
         self.checksums = self.checksums.wrapping_sub(layout::carried_checksum(row));
     }
+}
+
+fn counted(table: TableId, key: &[u8]) -> u64 {
+    u64::from(!table.is_piece(key))
 }
 
 /// The sum of each table, in the order of `TableId::ALL`.

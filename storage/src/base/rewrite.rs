@@ -5,7 +5,8 @@
 //! a snapshot for long, which would pin pages. The copy takes three passes:
 //!
 //! 1. The rows of both tables with a revision up to R, base's when the copy began, in key order.
-//! 2. The changes above R, in order of revisions, until there are no more: what flushes brought meanwhile.
+//! 2. The changes above R, in order of revisions, until there are no more: what flushes brought meanwhile. Their rows of `history` are
+//!    copied as they are too: cut anew, values would be cut elsewhere.
 //! 3. With no flush between: the small tables, whole, and `meta`.
 //!
 //! The third pass reads as many rows as there are leases and keys attached to them: about two million a second.
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::build::{Builder, commit_bytes};
+use super::cut::Row;
 use super::layout;
 use super::room::COMMIT_BYTES;
 use super::rows::TableId;
@@ -59,7 +61,7 @@ enum Pass {
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It visited so many rows.
+    /// It visited so many rows, or versions with all their rows.
     Went(u64),
     /// Nothing was left: if no flush comes between, `finish` may follow.
     CaughtUp,
@@ -99,14 +101,14 @@ impl Rewrite {
         let last = snapshot.rows_behind(table, behind, |key, row| {
             let at = match table {
                 TableId::Index => layout::split_index_key(key)?.1,
-                _ => layout::read_history_key(key)?,
+                _ => layout::read_place(key)?.0,
             };
             if at <= RevisionPair::last_of(upto) {
                 builder.append(table, key, row)?;
             } else if table == TableId::History {
                 return Ok(false);
             }
-            visited += 1;
+            visited += u64::from(!table.is_piece(key));
             bytes += key.len() + row.len();
             Ok(bytes < step_bytes)
         })?;
@@ -130,7 +132,7 @@ impl Rewrite {
         changes.iter().for_each(|change| part.push(Change::clone(change)));
         // The position is written at the end, with `meta`.
         part.applied.revision = last;
-        self.builder.flush(&part)?;
+        self.builder.flush(&part, &rows_of(&snapshot, from, last)?)?;
         self.pass = Pass::Changes(last.next());
         Ok(Step::Went(visited))
     }
@@ -221,6 +223,18 @@ impl Base {
         let doing = || format!("looking for room for {}", self.file.display());
         self.fs.volume(&self.file).map(|volume| volume.free).map_err(|error| Error::io(doing(), &error))
     }
+}
+
+/// The rows that `history` has of these revisions.
+fn rows_of(snapshot: &Snapshot, from: Revision, upto: Revision) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    let behind = layout::piece_key(RevisionPair::last_of(Revision(from.0 - 1)), u32::MAX);
+    snapshot.rows_behind(TableId::History, &behind, |key, row| {
+        let wanted = layout::read_place(key)?.0.main <= upto;
+        rows.extend(wanted.then(|| (key.to_vec(), row.to_vec())));
+        Ok(wanted)
+    })?;
+    Ok(rows)
 }
 
 /// Each row of the copy was counted while it was written, those of base as they came over the time: nothing is lost or made up.

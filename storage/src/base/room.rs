@@ -20,9 +20,10 @@ pub(crate) fn worst_part_bytes(changes: usize, bytes: usize) -> u64 {
     scattered_bytes(changes, u64::MAX).saturating_add(2 * bytes as u64)
 }
 
-/// What a step of the sweep needs at most: each visit may remove a row of `index` and one of `history`.
+/// What a step of the sweep needs at most: each visit may remove a row of `index` and a version of `history`, which shares its first page and
+/// its last with others; pages between have nothing else.
 pub(super) fn worst_sweep_bytes(rows: usize, in_use: u64) -> u64 {
-    scattered_bytes(2 * rows, in_use)
+    scattered_bytes(3 * rows, in_use)
 }
 
 /// Each scattered row rewrites its page and a share of the path to it, but a commit can rewrite each page in use once only.

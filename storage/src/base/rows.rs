@@ -5,10 +5,13 @@ use std::ops::Bound;
 use redb::{CursorError, Table, TableDefinition};
 
 use super::commit::Txn;
+use super::cut::Row;
 use super::fault::{At, fault};
 use super::layout;
 use super::meta::{Sum, Sums};
+use super::pieces::Chain;
 use crate::error::Error;
+use crate::types::RevisionPair;
 
 /// Plain bytes to plain bytes, so that the order is memcmp and the bytes are ours.
 pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
@@ -50,6 +53,11 @@ impl TableId {
         }
     }
 
+    /// True for a row that goes on with the one before.
+    pub(super) fn is_piece(self, key: &[u8]) -> bool {
+        self == TableId::History && layout::is_piece(key)
+    }
+
     pub(super) fn definition(self) -> Definition {
         TableDefinition::new(self.name())
     }
@@ -73,9 +81,9 @@ impl<'t> Rows<'t> {
     /// Writes a sealed row, over an older one if there is one.
     pub(super) fn put(&mut self, key: &[u8], row: &[u8]) -> Result<(), Error> {
         let old = self.table.insert(key, row).at(self.id.name())?;
-        self.sum.add(row);
+        self.sum.add(self.id, key, row);
         if let Some(old) = &old {
-            self.sum.subtract(old.value());
+            self.sum.subtract(self.id, key, old.value());
         }
         self.txn.changed(self.id, key, old.as_ref().map(|old| old.value()), Some(row));
         Ok(())
@@ -83,7 +91,7 @@ impl<'t> Rows<'t> {
 
     /// Writes sealed rows in ascending order of keys behind all that are there, packing pages. Errors: `Corrupt` for a row that does
     /// not come last; `Io`.
-    pub(super) fn append(&mut self, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Error> {
+    pub(super) fn append(&mut self, rows: &[Row]) -> Result<(), Error> {
         let name = self.id.name();
         let mut end = self.table.upper_bound_mut(Bound::<&[u8]>::Unbounded).at(name)?;
         for (key, row) in rows {
@@ -91,7 +99,7 @@ impl<'t> Rows<'t> {
                 CursorError::UnorderedKey => layout::out_of_order(name, key),
                 other => fault(name, other.into()),
             })?;
-            self.sum.add(row);
+            self.sum.add(self.id, key, row);
             self.txn.changed(self.id, key, None, Some(row));
         }
         end.close().at(name)
@@ -99,10 +107,11 @@ impl<'t> Rows<'t> {
 
     /// Removes a row; false if there is none.
     pub(super) fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
-        let old = self.table.remove(key).at(self.id.name())?;
+        let Rows { id, table, sum, txn } = self;
+        let old = table.remove(key).at(id.name())?;
         if let Some(old) = &old {
-            self.sum.subtract(old.value());
-            self.txn.changed(self.id, key, Some(old.value()), None);
+            sum.subtract(*id, key, old.value());
+            txn.changed(*id, key, Some(old.value()), None);
         }
         Ok(old.is_some())
     }
@@ -110,6 +119,32 @@ impl<'t> Rows<'t> {
     /// Removes a row that another row says is there.
     pub(super) fn remove_known(&mut self, key: &[u8]) -> Result<(), Error> {
         if self.remove(key)? { Ok(()) } else { Err(layout::missing(self.id.name(), key)) }
+    }
+
+    /// Removes a version from `history`, however many rows it has. Errors: `Corrupt` if one is missing.
+    pub(super) fn remove_version(&mut self, at: RevisionPair) -> Result<(), Error> {
+        let place = layout::history_key(at);
+        let Rows { id, table, sum, txn } = self;
+        let mut chain = Chain::default();
+        let old = table.remove(place.as_slice()).at(id.name())?;
+        let old = old.ok_or_else(|| layout::missing(id.name(), &place))?;
+        // What is damaged may go: nobody can read it any more.
+        let sound = chain.pass(&place, old.value())?;
+        sum.subtract(*id, &place, old.value());
+        txn.changed(*id, &place, Some(old.value()), None);
+        drop(old);
+        if sound && chain.left() == 0 {
+            return Ok(());
+        }
+        let (first, last) = (layout::piece_key(at, 0), layout::piece_key(at, u32::MAX));
+        let range = first.as_slice()..=last.as_slice();
+        for row in table.extract_from_if::<&[u8], _>(range, |_, _| true).at(id.name())? {
+            let (key, row) = row.at(id.name())?;
+            chain.pass(key.value(), row.value())?;
+            sum.subtract(*id, key.value(), row.value());
+            txn.changed(*id, key.value(), Some(row.value()), None);
+        }
+        chain.end()
     }
 
     /// Hands the new count and sum over.

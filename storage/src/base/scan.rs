@@ -4,10 +4,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::{AccessGuard, Range, ReadOnlyTable};
+use redb::{Range, ReadOnlyTable};
 
 use super::fault::At;
 use super::layout::{self, HistoryRow, HistoryValue, IndexRow, Stored};
+use super::pieces::OnPages;
 use super::rows::TableId;
 use super::{Snapshot, Version};
 use crate::change::{Change, ChangeKind};
@@ -79,34 +80,31 @@ impl Snapshot {
 
     /// The value of the put at `at`, wherever it lies. Errors: `Io`; `Corrupt`, also if there is none.
     pub(crate) fn value(&self, at: RevisionPair) -> Result<Bytes, Error> {
-        let place = layout::history_key(at);
-        let row = self.history.get(place.as_slice()).at("history")?;
-        let row = row.ok_or_else(|| layout::missing("history", &place))?;
-        let HistoryRow { key, value } = layout::read_history_row(&place, row.value())?;
-        match value {
-            HistoryValue::Here(value) => Ok(Bytes::copy_from_slice(value)),
+        let version = self.version(at)?;
+        match version.row()?.value {
+            HistoryValue::Here(_) | HistoryValue::Cut { .. } => Ok(version.value()),
             HistoryValue::Tombstone => Err(Error::corrupt("history", "a deletion where a put was expected")),
-            HistoryValue::InIndex => match self.change(key, at, value)?.kind {
+            HistoryValue::InIndex => match self.change(&version)?.kind {
                 ChangeKind::Put { value, .. } => Ok(value),
                 ChangeKind::Tombstone => Err(disagree(at)),
             },
         }
     }
 
-    /// The value of the put at `at`, which must be kept in `history`, on its page. Errors: as `value`.
-    fn on_page(&self, at: RevisionPair) -> Result<OnPage, Error> {
-        let place = layout::history_key(at);
-        let row = self.history.get(place.as_slice()).at("history")?;
-        let row = row.ok_or_else(|| layout::missing("history", &place))?;
-        match layout::read_history_row(&place, row.value())?.value {
-            HistoryValue::Here(value) => Ok(OnPage { len: value.len(), row }),
-            HistoryValue::Tombstone | HistoryValue::InIndex => Err(disagree(at)),
-        }
+    /// The version at `at` as `history` has it. Errors: `Io`; `Corrupt`, also if there is none.
+    fn version(&self, at: RevisionPair) -> Result<OnPages, Error> {
+        let (place, end) = (layout::history_key(at), layout::piece_key(at, u32::MAX));
+        let mut rows = self.history.range::<&[u8]>(place.as_slice()..=end.as_slice()).at("history")?;
+        OnPages::next(&mut rows, |_| true)?.ok_or_else(|| layout::missing("history", &place))
     }
 
-    /// The same for these places, in the order asked for, fetched in the order in which they lie on disk.
-    pub(crate) fn on_pages(&self, places: &[RevisionPair]) -> Result<Vec<OnPage>, Error> {
-        in_disk_order(places, |at| self.on_page(at))
+    /// The values of the puts at these places, which must be kept in `history`, on their pages; in the order asked for, fetched in the order
+    /// in which they lie on disk. Errors: as `value`.
+    pub(crate) fn on_pages(&self, places: &[RevisionPair]) -> Result<Vec<OnPages>, Error> {
+        in_disk_order(places, |at| {
+            let version = self.version(at)?;
+            if version.row()?.value.len().is_some() { Ok(version) } else { Err(disagree(at)) }
+        })
     }
 
     /// The values of the puts at these places, in the order asked for, fetched in the order in which they lie on disk.
@@ -125,18 +123,17 @@ impl Snapshot {
         let start = layout::history_key(RevisionPair { main: from, sub: 0 });
         let end = layout::history_key(RevisionPair::last_of(upto));
         let mut bytes = 0;
-        for row in self.history.range::<&[u8]>(start.as_slice()..=end.as_slice()).at("history")? {
-            let (place, row) = row.at("history")?;
-            let at = layout::read_history_key(place.value())?;
-            if bytes >= max_bytes && changes.last().is_some_and(|last| last.at.main != at.main) {
-                break;
-            }
-            let HistoryRow { key, value } = layout::read_history_row(place.value(), row.value())?;
-            let change = self.change(key, at, value)?;
-            bytes += row.value().len();
+        let mut rows = self.history.range::<&[u8]>(start.as_slice()..=end.as_slice()).at("history")?;
+        let mut last = None;
+        while let Some(version) =
+            OnPages::next(&mut rows, |at| bytes < max_bytes || last.is_none_or(|last| last == at.main))?
+        {
+            let change = self.change(&version)?;
+            bytes += version.row_bytes();
             if let ChangeKind::Put { value, .. } = &change.kind {
                 bytes += value.len().min(layout::INLINE_MAX_BYTES);
             }
+            last = Some(change.at.main);
             changes.push(Arc::new(change));
         }
         Ok(changes)
@@ -148,11 +145,9 @@ impl Snapshot {
         let mut changes: Vec<Arc<Change>> = Vec::new();
         let end = layout::history_key(below);
         let mut bytes = 0;
-        for row in self.history.range::<&[u8]>(..end.as_slice()).at("history")?.rev() {
-            let (place, row) = row.at("history")?;
-            let at = layout::read_history_key(place.value())?;
-            let HistoryRow { key, value } = layout::read_history_row(place.value(), row.value())?;
-            let change = self.change(key, at, value)?;
+        let mut rows = self.history.range::<&[u8]>(..end.as_slice()).at("history")?.rev();
+        while let Some(version) = OnPages::previous(&mut rows)? {
+            let change = self.change(&version)?;
             bytes += change.weight();
             changes.push(Arc::new(change));
             if bytes >= max_bytes {
@@ -168,20 +163,21 @@ impl Snapshot {
         self.meta.sums.of(TableId::History).rows
     }
 
-    /// Joins a history row with its index row, which has the numbers.
-    fn change(&self, key: &[u8], at: RevisionPair, stored: HistoryValue<'_>) -> Result<Change, Error> {
+    /// Joins a version in history with its index row, which has the numbers.
+    fn change(&self, version: &OnPages) -> Result<Change, Error> {
+        let (at, HistoryRow { key, value: stored }) = (version.at, version.row()?);
         let place = layout::index_key(&layout::key_prefix(key), at);
         let row = self.index.get(place.as_slice()).at("index")?;
         let row = row.ok_or_else(|| layout::missing("index", &place))?;
         let kind = match (layout::read_index_row(&place, row.value())?, stored) {
             (IndexRow::Tombstone, HistoryValue::Tombstone) => ChangeKind::Tombstone,
-            (IndexRow::Put { create, version, lease, value }, stored) => {
+            (IndexRow::Put { create, version: number, lease, value }, stored) => {
                 let value = match (value, stored) {
-                    (Stored::Inline(value), HistoryValue::InIndex) => value,
-                    (Stored::History(len), HistoryValue::Here(value)) if len == value.len() as u64 => value,
+                    (Stored::Inline(value), HistoryValue::InIndex) => Bytes::copy_from_slice(value),
+                    (Stored::History(len), stored) if stored.len() == Some(len) => version.value(),
                     _ => return Err(disagree(at)),
                 };
-                ChangeKind::Put { create, version, lease, value: Bytes::copy_from_slice(value) }
+                ChangeKind::Put { create, version: number, lease, value }
             }
             _ => return Err(disagree(at)),
         };
@@ -199,20 +195,6 @@ impl Snapshot {
             keys.push(Bytes::copy_from_slice(user_key));
         }
         Ok(keys)
-    }
-}
-
-/// A value on its page, which stays in memory as long as this lives.
-pub(crate) struct OnPage {
-    row: AccessGuard<'static, &'static [u8]>,
-    /// The value is so much of the row's end.
-    len: usize,
-}
-
-impl OnPage {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        let row = self.row.value();
-        row.get(row.len() - self.len..).unwrap_or_default()
     }
 }
 

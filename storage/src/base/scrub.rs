@@ -19,6 +19,7 @@ use super::beside::beside;
 use super::fault::At;
 use super::layout::{self, HistoryValue, IndexRow, Stored};
 use super::meta::Sum;
+use super::pieces::Chain;
 use super::rows::TableId;
 use super::{Base, Snapshot, scan};
 use crate::error::Error;
@@ -65,8 +66,8 @@ impl Scrub {
         let number = table as usize;
         let behind = number < self.table || (number == self.table && !self.behind.is_empty() && *key <= *self.behind);
         let Some(passed) = self.passed.get_mut(number).filter(|_| behind) else { return };
-        old.iter().for_each(|row| passed.subtract(row));
-        new.iter().for_each(|row| passed.add(row));
+        old.iter().for_each(|row| passed.subtract(table, key, row));
+        new.iter().for_each(|row| passed.add(table, key, row));
         if let Some(versions) = self.versions.get_mut(number) {
             let of = |row: Option<&[u8]>| row.map_or(0, |row| fingerprint(table, key, row));
             *versions = versions.wrapping_sub(of(old)).wrapping_add(of(new));
@@ -81,8 +82,10 @@ impl Scrub {
         let leases = snapshot.open_table(TableId::Leases)?;
         let mut bytes = 0;
         let mut more = false;
+        let mut chain = Chain::default();
         snapshot.rows_behind(table, &self.behind.clone(), |key, row| {
-            if bytes >= bytes_max || did.rows >= ROWS_MAX {
+            // Between two steps a version may go, all of it.
+            if (bytes >= bytes_max || did.rows >= ROWS_MAX) && !table.is_piece(key) {
                 more = true;
                 return Ok(false);
             }
@@ -100,11 +103,15 @@ impl Scrub {
                 did.damage.push(error);
                 self.altered.iter_mut().skip(table as usize).take(1).for_each(|altered| *altered += 1);
             }
+            if table == TableId::History {
+                chain.pass(key, row)?;
+            }
             self.pass(table, key, row);
             did.rows += 1;
             bytes += key.len() + row.len();
             Ok(true)
         })?;
+        chain.end()?;
         if !more {
             self.check_end(snapshot, table)?;
             self.table += 1;
@@ -145,8 +152,12 @@ fn check_row(snapshot: &Snapshot, leases: &scan::Rows, table: TableId, key: &[u8
             layout::read_index_row(key, row).map(drop)
         }
         TableId::History => {
-            layout::read_history_key(key)?;
-            layout::read_history_row(key, row).map(drop)
+            let (_, number) = layout::read_place(key)?;
+            if number > 0 {
+                layout::read_piece(key, row).map(drop)
+            } else {
+                layout::read_history_row(key, row).map(drop)
+            }
         }
         TableId::LeaseKeys => {
             layout::unseal(table.name(), key, row)?;
@@ -160,8 +171,8 @@ fn check_row(snapshot: &Snapshot, leases: &scan::Rows, table: TableId, key: &[u8
 /// version would seem never to have been.
 fn is_harmless(snapshot: &Snapshot, table: TableId, key: &[u8]) -> bool {
     match table {
-        // It is looked up by what index says, or read in order: neither passes over it.
-        TableId::History => layout::read_history_key(key).is_ok(),
+        // It is looked up by what index says, or read in order, or with the row before: none of these passes over it.
+        TableId::History => layout::read_place(key).is_ok(),
         TableId::Index => names_its_version(snapshot, key).unwrap_or(false),
         _ => false,
     }
@@ -184,6 +195,9 @@ fn locate(snapshot: &Snapshot, table: TableId) -> Result<String, Error> {
     let (mut looked_at, mut missing) = (0, None);
     let mut look = |key: &[u8], row: &[u8]| {
         looked_at += 1;
+        if other.is_piece(key) {
+            return Ok(looked_at < LOCATE_ROWS);
+        }
         let place = match table {
             TableId::Index => {
                 let user_key = layout::read_history_row(key, row)?.key;
@@ -223,12 +237,15 @@ fn version_of(table: TableId, key: &[u8], row: &[u8]) -> Result<u64, Error> {
         };
         return Ok(mixed(prefix, at, kind));
     }
+    if table.is_piece(key) {
+        return Ok(0);
+    }
     let at = layout::read_history_key(key)?;
     let row = layout::read_history_row(key, row)?;
-    let kind = match row.value {
-        HistoryValue::Tombstone => (0, 0),
-        HistoryValue::InIndex => (1, 0),
-        HistoryValue::Here(value) => (2, value.len() as u64),
+    let kind = match (row.value, row.value.len()) {
+        (HistoryValue::Tombstone, _) => (0, 0),
+        (_, None) => (1, 0),
+        (_, Some(len)) => (2, len),
     };
     Ok(mixed(&layout::key_prefix(row.key), at, kind))
 }

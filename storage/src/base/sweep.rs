@@ -55,7 +55,7 @@ pub(super) fn step(
     }
     removed.sort_unstable();
     for at in removed.iter().filter(|_| !planted!(HistoryRowLeft)) {
-        history.remove_known(&layout::history_key(*at))?;
+        history.remove_version(*at)?;
     }
     let report = SweepReport { rows_visited: visits.len() as u64, versions_dropped: removed.len() as u64, done };
     index.close(&mut meta.sums);
@@ -80,6 +80,9 @@ fn to_visit(history: &Rows<'_>, cursor: RevisionPair, upto: Revision, rows_max: 
     let (start, end) = (layout::history_key(cursor), layout::history_key(RevisionPair::last_of(upto)));
     for row in history.table.range::<&[u8]>(start.as_slice()..=end.as_slice()).at("history")? {
         let (place, row) = row.at("history")?;
+        if layout::is_piece(place.value()) {
+            continue;
+        }
         let at = layout::read_history_key(place.value())?;
         let enough = (visits.len() >= rows_max || key_bytes >= KEY_BYTES_MAX) && at.main < upto;
         if enough && visits.last().is_some_and(|last| last.at.main != at.main) {

@@ -6,6 +6,7 @@
 
 use redb::ReadableTableMetadata;
 
+use super::cut::{self, CUT_MIN_BYTES};
 use super::fault::At;
 use super::layout;
 use super::rows::{META, TableId};
@@ -18,13 +19,15 @@ use crate::recent::PartData;
 const COUNTED_BYTES_MAX: u64 = 256 << 20;
 
 /// A page of redb, and what of it rows can take.
-pub(super) const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = cut::PAGE_BYTES as u64;
 const PAGE_ROOM: u64 = PAGE_BYTES - 64;
 /// What redb keeps per row besides key and value.
 const ROW_BYTES: u64 = 8;
 /// What we keep besides the user's key and value in a row of `history`, and in one of `index`: places, numbers, checksums.
 const HISTORY_ROW_BYTES: u64 = 24;
 const INDEX_ROW_BYTES: u64 = 40;
+/// Values that are cut take such a part more: a row for each page, and the ends of pages that are not worth a piece.
+const PIECE_SHARE: u64 = 64;
 /// redb's own tables, and ours while they are empty.
 pub(super) const EMPTY_BYTES: u64 = 256 << 10;
 /// What deleting a key takes until it is swept, for keys of a usual length.
@@ -51,8 +54,7 @@ pub(super) struct Usage {
     written_data: u64,
 }
 
-/// The bytes of pages that a change will take, about: a row of `history`, where rows of about its size are neighbours, and one of `index`. A
-/// value of 4 KiB takes a page of 8.
+/// The bytes of pages that a change will take, about: what fills pages of `history` among values of its size, and a row of `index`.
 pub(crate) fn change_bytes(change: &Change) -> u64 {
     let value = match &change.kind {
         ChangeKind::Put { value, .. } => value.len() as u64,
@@ -81,12 +83,12 @@ fn scattered_bytes(row: u64) -> u64 {
     (row + ROW_BYTES) * 3 / 2
 }
 
-/// What a row takes among rows of its size.
+/// What a row takes among rows of its size: one that can be cut fills up what is left of a page.
 fn packed_bytes(row: u64) -> u64 {
     let row = row + ROW_BYTES;
     match PAGE_ROOM / row {
-        0 => (row + 64).div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES,
-        rows => PAGE_BYTES.div_ceil(rows),
+        rows if row < CUT_MIN_BYTES as u64 => PAGE_BYTES.div_ceil(rows.max(1)),
+        _ => row + row / PIECE_SHARE,
     }
 }
 
@@ -175,9 +177,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_takes_the_pages_that_its_row_fits_into() {
-        let packed: Vec<u64> = [10, 1000, 1400, 2000, 2100, 3900, 4040, 8000, 8200, 1 << 20].map(packed_bytes).into();
-        let kib = |n: u64| n << 10;
-        assert_eq!(packed, [19, 1024, 2048, 2048, 4096, 4096, kib(8), kib(8), kib(16), kib(2048)]);
+    fn what_can_be_cut_takes_little_more_than_itself() {
+        let packed: Vec<u64> = [10, 400, 490, 1000, 1400, 4040, 8200, 1 << 20].map(packed_bytes).into();
+        assert_eq!(packed, [19, 456, 512, 1023, 1430, 4111, 8336, 1_064_968]);
     }
 }

@@ -8,6 +8,7 @@ use redb::ReadableTable;
 use super::fault::At;
 use super::layout::{self, HistoryValue, IndexRow, Stored};
 use super::meta::Sum;
+use super::pieces::Chain;
 use super::rows::TableId;
 use super::scan::Rows;
 use super::{Snapshot, Totals, Version};
@@ -19,7 +20,7 @@ impl Snapshot {
     /// notice. Cost: the whole file once, one lookup per row, and one look into `history` per row of `index`. Errors: `Corrupt`, `Io`.
     pub(crate) fn verify(&self) -> Result<(), Error> {
         for table in TableId::ALL {
-            let mut sum = Sum::default();
+            let (mut sum, mut chain) = (Sum::default(), Chain::default());
             let rows = self.open_table(table)?;
             self.each_row(table, |key, row| {
                 layout::unseal(table.name(), key, row)?;
@@ -27,9 +28,13 @@ impl Snapshot {
                 if rows.get(key).at(table.name())?.is_none_or(|found| found.value() != row) {
                     return Err(layout::not_found(table.name(), key));
                 }
-                sum.add(row);
+                if table == TableId::History {
+                    chain.pass(key, row)?;
+                }
+                sum.add(table, key, row);
                 Ok(())
             })?;
+            chain.end()?;
             expect_equal(table.name(), "rows and their sum", &sum, &self.meta.sums.of(table))?;
         }
         let (indexed, stored) = (self.meta.sums.of(TableId::Index).rows, self.meta.sums.of(TableId::History).rows);
@@ -94,9 +99,7 @@ impl Snapshot {
         let fits = match (row, stored.value) {
             (IndexRow::Tombstone, HistoryValue::Tombstone) => true,
             (IndexRow::Put { value: Stored::Inline(_), .. }, HistoryValue::InIndex) => true,
-            (IndexRow::Put { value: Stored::History(len), .. }, HistoryValue::Here(value)) => {
-                *len == value.len() as u64
-            }
+            (IndexRow::Put { value: Stored::History(len), .. }, stored) => stored.len() == Some(*len),
             _ => false,
         };
         expect_equal("history", "the row's key", &stored.key, &user_key)?;

@@ -57,12 +57,12 @@ impl Listing {
     }
 
     /// Takes the next entries that have about `max_bytes` of keys and values, one at least if there is one: `each` gets them in order, with their
-    /// values. Blocks on the disk. Errors, with nothing taken: `Io`, `Corrupt`; after `release` `Compacted`.
+    /// values, in as many pieces as these are stored in. Blocks on the disk. Errors, with nothing taken: `Io`, `Corrupt`; after `release` `Compacted`.
     pub fn take(
         &mut self,
         keyspace: &Keyspace,
         max_bytes: usize,
-        each: &mut dyn FnMut(Entry<'_>, &[u8]),
+        each: &mut dyn FnMut(Entry<'_>, &[&[u8]]),
     ) -> Result<(), Error> {
         let base = match &self.base {
             Some(base) => Arc::clone(base),
@@ -76,15 +76,20 @@ impl Listing {
         for found in next {
             let entry = self.entry(found);
             let page = if self.values && found.value_in_history().is_some() { pages.next() } else { None };
-            if page.as_ref().is_some_and(|page| page.bytes().len() != entry.value_len) {
+            if page.as_ref().is_some_and(|page| page.value_len() != entry.value_len) {
                 let reason = format!("index and history disagree about a length at revision {}", entry.mod_revision);
                 return Err(Error::corrupt("history", reason));
             }
             with_values.push((entry, found, page));
         }
+        let mut pieces = Vec::new();
         for (entry, found, page) in &with_values {
-            let at_hand = found.value_at_hand().filter(|_| self.values).map(AsRef::as_ref);
-            each(*entry, page.as_ref().map_or_else(|| at_hand.unwrap_or_default(), |page| page.bytes()));
+            pieces.clear();
+            match page {
+                Some(page) => pieces.extend(page.pieces()),
+                None => pieces.extend(found.value_at_hand().filter(|_| self.values).map(AsRef::as_ref)),
+            }
+            each(*entry, &pieces);
         }
         drop(with_values);
         self.found.by_ref().take(taken).for_each(drop);

@@ -7,14 +7,15 @@ fn take(keyspace: &Keyspace, listing: &mut Listing, step: usize) -> Vec<KeyValue
     let mut taken = Vec::new();
     while listing.entries().len() > 0 {
         let (left, before) = (listing.entries().len(), taken.len());
-        let each = &mut |entry: Entry<'_>, value: &[u8]| {
+        let each = &mut |entry: Entry<'_>, pieces: &[&[u8]]| {
+            let value = pieces.concat();
             assert_eq!(entry.value_len, value.len());
             taken.push(KeyValue {
                 key: entry.key.clone(),
                 create_revision: entry.create_revision,
                 mod_revision: entry.mod_revision,
                 version: entry.version,
-                value: Bytes::copy_from_slice(value),
+                value: Bytes::from(value),
                 lease: entry.lease,
             });
         };

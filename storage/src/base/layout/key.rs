@@ -9,6 +9,7 @@ use crate::types::{Revision, RevisionPair};
 const END: [u8; 2] = [0x00, 0x01];
 const AFTER_END: u8 = 0x02;
 const PAIR_BYTES: usize = 16;
+const PIECE_KEY_BYTES: usize = PAIR_BYTES + 4;
 
 /// The escaped key with its end: what all index rows of the key begin with, and nothing else does.
 pub(in crate::base) fn key_prefix(key: &[u8]) -> Vec<u8> {
@@ -79,4 +80,29 @@ pub(in crate::base) fn read_history_key(key: &[u8]) -> Result<RevisionPair, Erro
     let at = RevisionPair { main: Revision(reader.i64()?), sub: reader.i64()? };
     reader.end()?;
     Ok(at)
+}
+
+/// The history key of a further piece of a value, from 1 on.
+pub(in crate::base) fn piece_key(at: RevisionPair, number: u32) -> [u8; PIECE_KEY_BYTES] {
+    let mut out = [0; PIECE_KEY_BYTES];
+    let (pair, last) = out.split_at_mut(PAIR_BYTES);
+    pair.copy_from_slice(&history_key(at));
+    last.copy_from_slice(&number.to_be_bytes());
+    out
+}
+
+/// True for the key of a further piece, false for that of a version.
+pub(in crate::base) fn is_piece(key: &[u8]) -> bool {
+    key.len() == PIECE_KEY_BYTES
+}
+
+/// The change a key of `history` names, and the number of the piece; 0 for its first row.
+pub(in crate::base) fn read_place(key: &[u8]) -> Result<(RevisionPair, u32), Error> {
+    match key.split_first_chunk::<PAIR_BYTES>() {
+        Some((pair, number)) if is_piece(key) => {
+            let mut reader = Reader::new("history", number);
+            Ok((read_history_key(pair)?, reader.u32()?))
+        }
+        _ => Ok((read_history_key(key)?, 0)),
+    }
 }

@@ -50,13 +50,40 @@ fn rows_are_these_bytes() {
     assert_eq!(hex(&seal(b"format", |out| out.extend(FORMAT.to_be_bytes()))), FORMAT_ROW);
 }
 
+#[test]
+fn rows_of_a_cut_value_are_these_bytes() {
+    let (history, second) = (history_key(at(258, 3)), piece_key(at(258, 3), 7));
+    assert_eq!(hex(&second), "0000000000000102000000000000000300000007");
+    assert_eq!((read_place(&second).unwrap(), read_place(&history).unwrap()), ((at(258, 3), 7), (at(258, 3), 0)));
+    assert!(is_piece(&second) && !is_piece(&history));
+    assert!((0..30).filter(|len| ![16, 20].contains(len)).all(|len| read_place(&vec![0; len]).is_err()));
+    let row = cut_row(&history, b"k\0", 300, &[7; 2]);
+    assert_eq!(hex(&row), CUT_HISTORY);
+    assert_eq!(row.len(), head_len(b"k\0", Some(300)) + 2);
+    let whole = history_row(&history, &change(Some(&[7; 300])));
+    assert_eq!(whole.len(), head_len(b"k\0", None) + 300);
+    let read = read_history_row(&history, &row).unwrap();
+    assert_eq!(read, HistoryRow { key: b"k\0", value: HistoryValue::Cut { len: 300, piece: &[7; 2] } });
+    assert_eq!(checked_history_row(&row).unwrap(), read);
+    let piece = piece_row(&second, &[7; 3]);
+    assert_eq!(hex(&piece), PIECE);
+    assert_eq!(read_piece(&second, &piece).unwrap(), [7; 3]);
+    let tried = damaged(&row, |row| read_history_row(&history, row).is_err())
+        + damaged(&history, |key| read_history_row(key, &row).is_err())
+        + damaged(&piece, |row| read_piece(&second, row).is_err())
+        + damaged(&second, |key| read_piece(key, &piece).is_err());
+    assert_eq!(tried, 9 * (12 + 16 + 7 + 20));
+}
+
+const CUT_HISTORY: &str = "0f1d482703026b00ac020707";
+const PIECE: &str = "b594e0df070707";
 const TOMBSTONE_INDEX: &str = "55db5ec200";
 const INLINE_INDEX: &str = "f0ba97c80102ac02ffffffffffffffffff0176";
 const LARGE_INDEX: &str = "597a58be0202ac02ffffffffffffffffff0141";
 const TOMBSTONE_HISTORY: &str = "30abd36200026b00";
 const INLINE_HISTORY: &str = "8817b40701026b00";
 const LARGE_HISTORY: &str = "1903c50902026b00";
-const FORMAT_ROW: &str = "9949122000000002";
+const FORMAT_ROW: &str = "ee4e22b600000003";
 
 #[test]
 fn order_of_bytes_is_order_of_keys_then_newest_first() {
@@ -113,7 +140,7 @@ fn payloads_that_carry_a_right_checksum_but_make_no_sense_are_damage() {
         let in_index = read_index_row(&index, &seal(&index, fill)).is_err();
         in_index && read_history_row(&index, &seal(&index, fill)).is_err()
     };
-    assert!(refused(&[]) && refused(&[3, 1, 1, 1]) && refused(&[TOMBSTONE, 9]));
+    assert!(refused(&[]) && refused(&[4, 1, 1, 1]) && refused(&[TOMBSTONE, 9]));
     assert!(refused(&[IN_HISTORY, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 1, 1, 1]));
     assert!(split_index_key(&[0; 15]).is_err() && split_index_key(&[0; 18]).is_err());
     assert!(unescape(b"a\0b\0\x01").is_err() && unescape(b"a\0\0\x01").is_err() && unescape(b"a").is_err());

@@ -4,6 +4,7 @@ use std::iter::Peekable;
 
 use super::*;
 use crate::base::layout::{HistoryValue, Stored};
+use crate::base::pieces::Chain;
 use crate::change::{Change, ChangeKind};
 use crate::sort::{Record, Sorted};
 
@@ -27,6 +28,8 @@ pub(super) struct Join {
     pub(super) newest: Revision,
     good: u64,
     index: Index,
+    /// The version whose pieces are being met, if `index` speaks of it and it is sound so far.
+    open: Option<(Entry, Chain)>,
     /// A part of `history` that could not be read ends here; none: it goes on to the end.
     gap: Option<Option<Vec<u8>>>,
 }
@@ -45,6 +48,7 @@ struct Index {
 }
 
 /// A version as its row of `index` has it: key and row, sorted by its place in `history`.
+#[derive(Debug)]
 struct Entry {
     at: RevisionPair,
     key: Vec<u8>,
@@ -61,6 +65,7 @@ impl Join {
             join.index.gaps.is_empty() && join.index.altered.is_empty() && expected == Some(join.index.sum);
         let mut entries = sorter.finish()?.peekable();
         source.walk(TableId::History, |met| join.history(met, &mut entries))?;
+        join.close()?;
         join.up_to(None, &mut entries)?;
         join.settle(expected.map(|sum| sum.rows));
         Ok(join)
@@ -75,7 +80,7 @@ impl Join {
         source.walk(TableId::Index, |met| {
             match met {
                 Met::Row(key, row) => {
-                    self.index.sum.add(&row);
+                    self.index.sum.add(TableId::Index, &key, &row);
                     let (_, at) = layout::split_index_key(&key)?;
                     let len = u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes();
                     sorter.push(layout::history_key(at).to_vec(), [&len, key.as_slice(), &row].concat())?;
@@ -93,13 +98,23 @@ impl Join {
     }
 
     fn history(&mut self, met: Met, entries: &mut Peekable<Sorted>) -> Result<(), Error> {
+        if let (Met::Row(place, row), Some((_, chain))) = (&met, &mut self.open)
+            && layout::is_piece(place)
+            && chain.pass(place, row).is_ok()
+        {
+            return Ok(());
+        }
+        self.close()?;
         match met {
             Met::Row(place, row) => {
-                let at = layout::read_history_key(&place)?;
                 self.up_to(Some(&place), entries)?;
                 self.gap = None;
+                if layout::is_piece(&place) {
+                    return Ok(());
+                }
+                let at = layout::read_history_key(&place)?;
                 match take_if(entries, |other| *other == *place)? {
-                    Some(entry) => self.both(&entry, &place, &row),
+                    Some(entry) => self.both(entry, &place, &row),
                     None => self.history_alone(at, &place, &row),
                 }
             }
@@ -115,7 +130,7 @@ impl Join {
                 if let Some(after) = after.as_deref() {
                     self.up_to(Some(after), entries)?;
                 }
-                let revision = |place: Option<&[u8]>| Some(layout::read_history_key(place?).ok()?.main);
+                let revision = |place: Option<&[u8]>| Some(layout::read_place(place?).ok()?.0.main);
                 let revisions = revision(after.as_deref()).zip(revision(before.as_deref()));
                 let what = format!("rows cannot be read: {error}");
                 self.lost.push(Lost { table: "history", keys: None, revisions, what });
@@ -136,20 +151,32 @@ impl Join {
         Ok(())
     }
 
-    /// Both rows are sound. They belong together if they say the same.
-    fn both(&mut self, entry: &Entry, place: &[u8], row: &[u8]) -> Result<(), Error> {
+    /// Both rows are sound. They belong together if they say the same, and if the rest of the value follows.
+    fn both(&mut self, entry: Entry, place: &[u8], row: &[u8]) -> Result<(), Error> {
         let (key, version) = entry.read()?;
         let stored = layout::read_history_row(place, row)?;
         let fits = match (version, stored.value) {
             (IndexRow::Tombstone, HistoryValue::Tombstone) => true,
             (IndexRow::Put { value: Stored::Inline(_), .. }, HistoryValue::InIndex) => true,
-            (IndexRow::Put { value: Stored::History(len), .. }, HistoryValue::Here(value)) => len == value.len() as u64,
+            (IndexRow::Put { value: Stored::History(len), .. }, stored) => stored.len() == Some(len),
             _ => false,
         };
-        if fits && *key == *stored.key {
-            self.good(&key, entry.at);
+        let mut chain = Chain::default();
+        if fits && *key == *stored.key && chain.pass(place, row).is_ok() {
+            self.open = Some((entry, chain));
         } else {
             self.lose(&key, entry.at, "index and history disagree");
+        }
+        Ok(())
+    }
+
+    /// No more of the version that was met last will come.
+    fn close(&mut self) -> Result<(), Error> {
+        let Some((entry, mut chain)) = self.open.take() else { return Ok(()) };
+        let (key, version) = entry.read()?;
+        match chain.end() {
+            Ok(()) => self.good(&key, entry.at),
+            Err(_) => self.lose(&key, entry.at, &format!("its value of {} bytes is not whole", version.value_len())),
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! A new base with everything that is intact in a damaged one.
 //!
-//! Each version lies in two rows: `index` has its numbers, and its value if that is small; `history` has its key, and a large value. Both
-//! are walked as far as they can be read, and joined. A version is taken over if both rows are sound and agree, or if the row
-//! of `history` is missing and that of `index` has everything. What is missing otherwise is known from the other row: which key, which
+//! Each version lies in two rows: `index` has its numbers, and its value if that is small; `history` has its key, and a large value, the
+//! rest of it perhaps in further rows. Both are walked as far as they can be read, and joined. A version is taken over if all its rows are
+//! sound and agree, or if the row of `history` is missing and that of `index` has everything. What is missing otherwise is known from the other row: which key, which
 //! revision.
 //!
 //! If any version is missing, history is no longer whole, so everything below the revision counts as compacted; and a key whose
@@ -23,6 +23,7 @@ use super::build::Builder;
 use super::damaged::{Damaged, Met};
 use super::layout::{self, IndexRow};
 use super::meta::{Meta, Sum};
+use super::pieces::Chain;
 use super::rows::TableId;
 use super::{Base, Version};
 use crate::error::Error;
@@ -153,19 +154,33 @@ impl Copy<'_> {
     fn history(&mut self, source: &Damaged) -> Result<(), Error> {
         let (join, builder) = (self.join, &mut *self.builder);
         let mut made = join.made.iter().peekable();
-        let mut append = |place: &[u8], row: &[u8]| {
-            let user_key = layout::read_history_row(place, row)?.key;
-            if join.is_left_out(user_key) { Ok(()) } else { builder.append(TableId::History, place, row) }
-        };
+        let left_out =
+            |place: &[u8], row: &[u8]| layout::read_history_row(place, row).map(|row| join.is_left_out(row.key));
+        let mut chain = None;
         source.walk(TableId::History, |met| {
             let Met::Row(place, row) = met else { return Ok(()) };
-            let at = layout::read_history_key(&place)?;
-            while let Some((_, row)) = made.next_if(|(other, _)| **other < at) {
-                append(&row.0, &row.1)?;
+            if layout::is_piece(&place) {
+                let follows = chain.as_mut().is_some_and(|chain: &mut Chain| chain.pass(&place, &row).is_ok());
+                return if follows { builder.append(TableId::History, &place, &row) } else { Ok(()) };
             }
-            if join.bad.contains(&at) || join.stale.contains(&at) { Ok(()) } else { append(&place, &row) }
+            let at = layout::read_history_key(&place)?;
+            chain = None;
+            while let Some((_, (place, row))) = made.next_if(|(other, _)| **other < at) {
+                if !left_out(place, row)? {
+                    builder.append(TableId::History, place, row)?;
+                }
+            }
+            if join.bad.contains(&at) || join.stale.contains(&at) || left_out(&place, &row)? {
+                return Ok(());
+            }
+            chain.get_or_insert_with(Chain::default).pass(&place, &row)?;
+            builder.append(TableId::History, &place, &row)
         })?;
-        made.try_for_each(|(_, row)| append(&row.0, &row.1))
+        made.try_for_each(
+            |(_, (place, row))| {
+                if left_out(place, row)? { Ok(()) } else { builder.append(TableId::History, place, row) }
+            },
+        )
     }
 }
 

@@ -28,7 +28,7 @@ impl Small {
             source.walk(table, |met| {
                 match met {
                     Met::Row(key, row) if is_sound(table, &key, &row) => {
-                        sum.add(&row);
+                        sum.add(table, &key, &row);
                         small.learn(table, &key, &row)?;
                     }
                     Met::Row(key, _) => drop(first.get_or_insert(format!("row {}", layout::Hex(&key)))),

@@ -106,12 +106,17 @@ fn changes_on_top_of_a_copy_give_what_flushing_them_gives() {
         builder.append(*table, key, row).unwrap();
     }
     let next = meta.applied.revision.0 + 1;
-    let more: Vec<Change> =
-        (next..next + 500).map(|main| put(&format!("key {:05}", main % 700), main, "new")).collect();
+    let more: Vec<Change> = (next..next + 500)
+        .map(|main| put(&format!("key {:05}", main % 700), main, vec![main as u8; 50 * main as usize % 7000]))
+        .collect();
     let more = PartData { applied: Applied { position: Position(4), ..meta.applied }, ..part(4, -1, more) };
     let more = PartData { applied: Applied { revision: Revision(next + 499), ..more.applied }, ..more };
-    builder.flush(&more).unwrap();
     base.flush(&more, Garbage::Drop).unwrap();
+    let rows_of = everything(&base.snapshot().unwrap())
+        .1
+        .into_iter()
+        .filter(|(table, key, _)| *table == TableId::History && layout::read_place(key).unwrap().0.main.0 >= next);
+    builder.flush(&more, &rows_of.map(|(_, key, row)| (key, row)).collect::<Vec<_>>()).unwrap();
     let copy = builder.finish(more.applied, meta.cursor).unwrap();
     copy.snapshot().unwrap().verify().unwrap();
     assert_eq!(everything(&copy.snapshot().unwrap()), everything(&base.snapshot().unwrap()));

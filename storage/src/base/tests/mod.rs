@@ -13,6 +13,7 @@ use crate::types::{Position, RevisionPair};
 
 mod build;
 mod compaction;
+mod cutting;
 mod disk;
 mod faults;
 mod measure;

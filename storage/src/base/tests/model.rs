@@ -54,7 +54,7 @@ impl Model {
                     Some(ChangeKind::Put { create, version, .. }) => (create, version + 1),
                     _ => (at.main, 1),
                 };
-                let sizes = [0, 1, 63, 64, 65, 200, 5000];
+                let sizes = [0, 1, 63, 64, 65, 65, 200, 200, 700, 1300, 5000];
                 let size = sizes[self.rng.below(sizes.len() as u64) as usize];
                 let value = Bytes::from(vec![self.rng.next() as u8; size]);
                 let lease = if self.rng.below(4) == 0 { self.rng.next().cast_signed() } else { 0 };
@@ -243,7 +243,7 @@ fn same(snapshot: &Snapshot, wanted: Option<&Arc<Change>>, got: Option<(Revision
                 Kept::Inline(value) => value.clone(),
                 Kept::History(len) => {
                     let found = snapshot.value(at).unwrap();
-                    assert_eq!(snapshot.on_pages(&[at]).unwrap()[0].bytes(), found);
+                    assert_eq!(snapshot.on_pages(&[at]).unwrap()[0].value(), found);
                     assert_eq!(*len, found.len() as u64);
                     found
                 }

@@ -42,7 +42,7 @@ fn no_false_alarm_among_random_flushes_sweeps_and_rewrites() {
                         if model.rng.below(3) == 0 {
                             base.scrub_step(300).unwrap();
                         }
-                        if model.rng.below(4) == 0 {
+                        if model.rng.below(8) == 0 {
                             base.flush(&model.part_kept(), Garbage::Keep).unwrap();
                         } else if step == Step::CaughtUp {
                             break;
