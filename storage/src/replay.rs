@@ -3,7 +3,8 @@
 //! Each put asks for what its key was. Asked one by one in the order of the log, that reads pages of base all over the place; so the
 //! keys of many frames are looked up first, in key order, where each page is read once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,6 +24,8 @@ use crate::types::RevisionPair;
 
 /// Frames taken from the log at once, in bytes: the more, the fewer pages are read twice.
 const STEP_BYTES: usize = 16 << 20;
+/// Fewer keys are not worth a thread.
+const KEYS_PER_THREAD: usize = 4096;
 
 /// Applies what the log holds beyond base. What does not fit into `recent` goes to base on the way. Answers the number of frames.
 pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds: Bounds) -> Result<u64, Error> {
@@ -40,8 +43,7 @@ pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds:
             failpoint!(ReplayFrame, Err);
             apply(state, &sources, frame)?;
             replayed += 1;
-            if bounds.reached(&sources.active) {
-                bring(shared, state)?;
+            if bounds.reached(&sources.active) && make_way(shared, state)? {
                 // Base has changed: what was looked up in it no longer counts.
                 known = known.filter(|_| planted!(LookedUpTooEarly));
             }
@@ -51,21 +53,23 @@ pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds:
     Ok(replayed)
 }
 
-/// A full part goes to base. On a full disk it stays in memory, which has room for what the log holds: a start must not need more.
-fn bring(shared: &Shared, state: &State) -> Result<(), Error> {
+/// Another part begins behind a full one: memory holds two, as while requests are served, so what a crash leaves is as a rule not written before
+/// the keyspace is open. A third one makes the first go to base; on a full disk it stays in memory, which has room for what the log
+/// holds: a start must not need more. True if base has changed.
+fn make_way(shared: &Shared, state: &State) -> Result<bool, Error> {
     let sources = shared.head().sources.clone();
-    let part = sources.frozen.unwrap_or_else(|| {
-        state.seal(&sources.active);
-        shared.publish_base(Head::freeze);
-        sources.active
-    });
-    match maintenance::bring(shared, &part, Garbage::Drop) {
-        Err(Error::NoSpace) => {
+    let full = sources.frozen.as_ref().map(|part| maintenance::bring(shared, part, Garbage::Drop));
+    match full {
+        Some(Err(Error::NoSpace)) => {
             shared.publish_base(|head| head.out_of_room = true);
-            Ok(())
+            return Ok(false);
         }
-        done => done,
+        Some(Err(error)) => return Err(error),
+        Some(Ok(())) | None => {}
     }
+    state.seal(&sources.active);
+    shared.publish_base(Head::freeze);
+    Ok(full.is_some())
 }
 
 /// Brings everything that was replayed to base. Errors: `NoSpace`; `Io`, `Corrupt`.
@@ -114,11 +118,23 @@ fn look_up(sources: &Sources, frames: &[Decoded]) -> Result<Known, Error> {
             _ => {}
         }
     }
-    let mut known = HashMap::with_capacity(keys.len());
-    for key in keys {
-        known.insert(key.clone(), sources.base.get(key, RevisionPair::MAX)?);
-    }
-    Ok(known)
+    let keys: Vec<&Bytes> = keys.into_iter().collect();
+    let found = |keys: &[&Bytes]| {
+        let found = keys.iter().map(|key| Ok((Bytes::clone(key), sources.base.get(key, RevisionPair::MAX)?)));
+        found.collect::<Result<Vec<_>, Error>>()
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(keys.len() / KEYS_PER_THREAD).max(1);
+    let mut pieces = keys.chunks(keys.len().div_ceil(threads).max(1));
+    let first = pieces.next().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = pieces.map(|piece| scope.spawn(inherit!(move || found(piece)))).collect();
+        let mut known = Known::with_capacity(keys.len());
+        known.extend(found(first)?);
+        for other in others {
+            known.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(known)
+    })
 }
 
 fn put_keys<'a>(txn: &'a Txn, keys: &mut BTreeSet<&'a Bytes>) {

@@ -100,7 +100,7 @@ impl Work<'_> {
         // Every commit is complete in itself: nothing more is written, not even what redb writes when it is dropped.
         base.halt();
         directory.complete()?;
-        Ok(SalvageReport { revision, compacted, keys, versions: snapshot.row_counts().0, frames, lost })
+        Ok(SalvageReport { revision, compacted, keys, versions: snapshot.changes_stored(), frames, lost })
     }
 
     /// What is intact of base; an empty one if nothing is, and the log has everything from the beginning on.

@@ -75,7 +75,7 @@ fn verify_base(
     let (path, rows_path, pages_path) = (file.clone(), file.clone(), file);
     let numbers = contained(move || {
         let snapshot = Snapshot::of_file(&of_meta, &path, cache_bytes)?;
-        Ok((snapshot.applied(), snapshot.row_counts()))
+        Ok((snapshot.applied(), (snapshot.changes_stored(), snapshot.rows())))
     });
     let (applied, (versions, rows)) = match numbers.and_then(|numbers| numbers) {
         Ok(numbers) => numbers,

@@ -150,14 +150,17 @@ impl Builder {
     /// Live is the newest version of each key, if it is a put.
     fn count(&mut self, key: &[u8], row: &[u8]) -> Result<(), Error> {
         let (prefix, _) = layout::split_index_key(key)?;
-        let row = layout::read_index_row(key, row)?;
-        let newest = self.last_prefix != prefix;
+        let mut newest = self.last_prefix != prefix;
         if newest {
             prefix.clone_into(&mut self.last_prefix);
         }
-        let bytes = layout::unescape(prefix)?.len() as u64 + row.value_len();
+        let key_bytes = layout::unescape(prefix)?.len() as u64;
         let totals = &mut self.meta.totals;
-        *if newest && !row.is_tombstone() { &mut totals.live_bytes } else { &mut totals.dead_bytes } += bytes;
+        for version in layout::read_index_row(key, row)? {
+            let (_, version) = version?;
+            let live = std::mem::take(&mut newest) && !version.is_tombstone();
+            *if live { &mut totals.live_bytes } else { &mut totals.dead_bytes } += key_bytes + version.value_len();
+        }
         Ok(())
     }
 }

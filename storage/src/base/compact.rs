@@ -3,8 +3,10 @@
 use redb::ReadableTable;
 
 use super::fault::At;
-use super::layout;
+use super::key_rows::KeyRow;
+use super::layout::{self, Placed};
 use super::scan::SEEK_AFTER_ROWS;
+use super::{Kept, Version};
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
 use crate::types::{Revision, RevisionPair};
@@ -25,6 +27,15 @@ impl Brief {
         };
         Brief { at: change.at, tombstone: change.is_tombstone(), value_bytes }
     }
+
+    pub(super) fn of_version((at, version): &Placed) -> Brief {
+        let value_bytes = match version {
+            Version::Tombstone => 0,
+            Version::Put { value: Kept::Inline(value), .. } => value.len() as u64,
+            Version::Put { value: Kept::History(len), .. } => *len,
+        };
+        Brief { at: *at, tombstone: *version == Version::Tombstone, value_bytes }
+    }
 }
 
 /// What base holds of a key, as far as a flush needs to know.
@@ -38,6 +49,8 @@ pub(super) struct InBase {
     pub(super) older: Vec<Brief>,
     /// True if `older` names all of them.
     pub(super) complete: bool,
+    /// The rows that these are in, newest first.
+    pub(super) rows: Vec<KeyRow>,
 }
 
 impl InBase {
@@ -55,8 +68,8 @@ impl InBase {
         let mut above = 0;
         while let Some(row) = rows.next() {
             let (key, value) = row.at("index")?;
-            let (_, at) = layout::split_index_key(key.value())?;
-            if found.newest.is_some() && at.main > compacted {
+            let (_, oldest) = layout::split_index_key(key.value())?;
+            if found.newest.is_some() && oldest.main > compacted {
                 if compacted < Revision(0) {
                     // Nothing can be dropped, and there is no place to seek.
                     break;
@@ -68,22 +81,29 @@ impl InBase {
                 }
                 continue;
             }
-            let row = layout::read_index_row(key.value(), value.value())?;
-            let brief = Brief { at, tombstone: row.is_tombstone(), value_bytes: row.value_len() };
-            found.newest.get_or_insert(brief);
-            if at.main > compacted {
-                continue;
-            }
-            if found.floor.is_none() {
-                found.floor = Some(brief);
-            } else if found.older.len() < older_max {
-                found.older.push(brief);
-            } else {
-                found.complete = false;
+            let row = KeyRow::read(key.value(), value.value())?;
+            row.versions.iter().rev().for_each(|version| found.meet(Brief::of_version(version), compacted, older_max));
+            found.rows.push(row);
+            if !found.complete {
                 break;
             }
         }
         Ok(found)
+    }
+
+    /// The next version, from the newest on.
+    fn meet(&mut self, version: Brief, compacted: Revision, older_max: usize) {
+        self.newest.get_or_insert(version);
+        if version.at.main > compacted {
+            return;
+        }
+        if self.floor.is_none() {
+            self.floor = Some(version);
+        } else if self.older.len() < older_max {
+            self.older.push(version);
+        } else {
+            self.complete = false;
+        }
     }
 }
 

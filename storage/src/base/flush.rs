@@ -16,7 +16,7 @@ use super::cut::{self, Page, Row};
 use super::layout;
 use super::meta::{Meta, Sums};
 use super::rows::{Rows, TableId};
-use super::{FlushReport, Totals, small};
+use super::{FlushReport, Totals, key_rows, small};
 use crate::change::Change;
 use crate::error::Error;
 use crate::recent::PartData;
@@ -176,18 +176,13 @@ impl Work<'_> {
         let plan = Plan::new(&briefs, &base, self.compacted);
         self.count(key, base.newest, briefs.last().copied(), &plan);
 
-        // Newest first is the order of the table.
-        for change in changes.iter().rev() {
-            if plan.write.binary_search_by_key(&change.at, |version| version.at).is_ok() {
-                let place = layout::index_key(&prefix, change.at);
-                self.index.put(&place, &layout::index_row(&place, change))?;
-            }
-        }
-        for version in &plan.remove {
-            self.index.remove_known(&layout::index_key(&prefix, version.at))?;
-        }
+        let mut gone: Vec<RevisionPair> = plan.remove.iter().map(|version| version.at).collect();
+        gone.sort_unstable();
+        let stays = |change: &&Arc<Change>| plan.write.binary_search_by_key(&change.at, |version| version.at).is_ok();
+        let added = changes.iter().filter(stays).map(|change| layout::placed(change));
+        key_rows::change(&mut self.index, &prefix, base.rows, &gone, added)?;
         self.drops_left = self.drops_left.saturating_sub(plan.remove.len());
-        self.removed.extend(plan.remove.iter().map(|version| version.at));
+        self.removed.extend(gone);
         self.skipped.extend(plan.skip.iter().map(|version| version.at));
         Ok(())
     }
@@ -207,7 +202,7 @@ impl Work<'_> {
         for version in &plan.remove {
             *dead = dead.saturating_sub(bytes(version));
         }
-        self.report.rows_written += plan.write.len() as u64;
+        self.report.versions_written += plan.write.len() as u64;
         self.report.versions_dropped += (plan.skip.len() + plan.remove.len()) as u64;
     }
 }

@@ -8,6 +8,10 @@
 //! index key      user key with 0x00 → 0x00 0xFF · 0x00 0x01 · !main i64 · !sub i64     (newest version first)
 //! index payload  0 | 1 · create · version · lease · value | 2 · create · version · lease · value length
 //!                tombstone | value inline                | value in history            (numbers are varints)
+//!                3 · versions, newest first               (since format 3; the key has the place of the oldest)
+//! in a run       kind and flags u8 · distance · [sub] · [create · version] · [lease] · [value length · [value]]
+//!                distance: of revisions, to the version before; of the first to the oldest. Left out if a flag says so:
+//!                0x04 create and version (same, one less) · 0x08 same lease · 0x10 sub is 0 · 0x20 same length, in history
 //! history key    main i64 · sub i64
 //! history payload  kind as in index · key length varint · key · value, if kind is 2
 //!                  3 · key length varint · key · value length varint · first piece of the value
@@ -24,18 +28,16 @@
 //! newest first. The escape makes every key's rows one run: no encoded key is a prefix of another. The index row repeats the
 //! length of a value in history, so that totals are kept without fetching it.
 
-use bytes::Bytes;
-
-use super::{Kept, Version};
 use crate::change::{Change, ChangeKind};
 use crate::error::Error;
-use crate::types::Revision;
 
+mod index;
 mod key;
 mod reader;
 #[cfg(test)]
 mod tests;
 
+pub(super) use index::{Indexed, Placed, Stored, begins_row, index_row, placed, read_index_row, versions_of};
 pub(super) use key::{
     after_key, history_key, index_key, is_piece, key_prefix, piece_key, read_history_key, read_place, split_index_key,
     unescape,
@@ -48,7 +50,7 @@ pub(super) use reader::Reader;
 /// |---|---|
 /// | 1 | |
 /// | 2 | alarms that the store raised itself |
-/// | 3 | values in several rows of `history` |
+/// | 3 | several versions of a key in a row of `index`, and values in several rows of `history` |
 pub(super) const FORMAT: u32 = 3;
 
 /// Values up to this size lie in `index`, larger ones in `history`. Not part of the format: each row says where its value is.
@@ -73,51 +75,6 @@ const CUT: u8 = 3;
 
 /// What the checksum takes of each row.
 pub(super) const CHECKSUM_BYTES: usize = 4;
-
-/// Where a put's value lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored<'a> {
-    /// In the index row.
-    Inline(&'a [u8]),
-    /// In `history`, this many bytes.
-    History(u64),
-}
-
-/// A row of `index`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IndexRow<'a> {
-    Tombstone,
-    Put { create: Revision, version: i64, lease: i64, value: Stored<'a> },
-}
-
-impl IndexRow<'_> {
-    /// The length of the value; 0 for a tombstone.
-    pub(super) fn value_len(&self) -> u64 {
-        match self {
-            IndexRow::Tombstone => 0,
-            IndexRow::Put { value: Stored::Inline(value), .. } => value.len() as u64,
-            IndexRow::Put { value: Stored::History(len), .. } => *len,
-        }
-    }
-
-    pub(super) fn is_tombstone(&self) -> bool {
-        matches!(self, IndexRow::Tombstone)
-    }
-
-    /// The version that readers get, with a copy of an inline value.
-    pub(super) fn to_version(self) -> Version {
-        match self {
-            IndexRow::Tombstone => Version::Tombstone,
-            IndexRow::Put { create, version, lease, value } => {
-                let value = match value {
-                    Stored::Inline(value) => Kept::Inline(Bytes::copy_from_slice(value)),
-                    Stored::History(len) => Kept::History(len),
-                };
-                Version::Put { create, version, lease, value }
-            }
-        }
-    }
-}
 
 /// What a row of `history` says about the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,45 +113,6 @@ impl<'a> HistoryValue<'a> {
 pub(super) struct HistoryRow<'a> {
     pub(super) key: &'a [u8],
     pub(super) value: HistoryValue<'a>,
-}
-
-/// The index row of a change.
-pub(super) fn index_row(key: &[u8], change: &Change) -> Vec<u8> {
-    match &change.kind {
-        ChangeKind::Tombstone => seal(key, |out| out.push(TOMBSTONE)),
-        ChangeKind::Put { create, version, lease, value } => seal(key, |out| {
-            let inline = value.len() <= INLINE_MAX_BYTES;
-            out.push(if inline { INLINE } else { IN_HISTORY });
-            push_varint(out, create.0.cast_unsigned());
-            push_varint(out, version.cast_unsigned());
-            push_varint(out, lease.cast_unsigned());
-            if inline {
-                out.extend_from_slice(value);
-            } else {
-                push_varint(out, value.len() as u64);
-            }
-        }),
-    }
-}
-
-/// Checks and reads an index row.
-pub(super) fn read_index_row<'a>(key: &[u8], row: &'a [u8]) -> Result<IndexRow<'a>, Error> {
-    let mut reader = unseal("index", key, row)?;
-    let kind = reader.u8()?;
-    if kind == TOMBSTONE {
-        reader.end()?;
-        return Ok(IndexRow::Tombstone);
-    }
-    let create = Revision(reader.varint()?.cast_signed());
-    let version = reader.varint()?.cast_signed();
-    let lease = reader.varint()?.cast_signed();
-    let value = match kind {
-        INLINE => Stored::Inline(reader.rest()),
-        IN_HISTORY => Stored::History(reader.varint()?),
-        other => return Err(Error::corrupt("index", format!("unknown kind {other}"))),
-    };
-    reader.end()?;
-    Ok(IndexRow::Put { create, version, lease, value })
 }
 
 /// The history row of a change, with all of its value.

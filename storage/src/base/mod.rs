@@ -27,6 +27,7 @@ mod cut;
 mod damaged;
 mod fault;
 mod flush;
+mod key_rows;
 mod layout;
 mod meta;
 mod open;
@@ -107,8 +108,8 @@ pub(crate) enum Kept {
 /// What a flush did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlushReport {
-    /// Index rows written.
-    pub(crate) rows_written: u64,
+    /// Versions written.
+    pub(crate) versions_written: u64,
     /// Versions dropped because the compacted revision made them unreadable, from base or before they got there.
     pub(crate) versions_dropped: u64,
 }

@@ -3,7 +3,7 @@
 use std::iter;
 
 use bytes::Bytes;
-use redb::{AccessGuard, Range, StorageError};
+use redb::{AccessGuard, Cursor, StorageError};
 
 use super::fault::At;
 use super::layout::{self, HistoryRow};
@@ -69,39 +69,36 @@ impl Chain {
     }
 }
 
-type Guard = AccessGuard<'static, &'static [u8]>;
-type Row = Result<(Guard, Guard), StorageError>;
+type Guard<'a> = AccessGuard<'a, &'static [u8]>;
+type Row<'a> = Result<(Guard<'a>, Guard<'a>), StorageError>;
+type Rows<'a> = Cursor<'a, &'static [u8], &'static [u8]>;
 
 /// A version on its pages, which stay in memory as long as this lives.
-pub(crate) struct OnPages {
+pub(crate) struct OnPages<'a> {
     pub(super) at: RevisionPair,
-    row: Guard,
+    row: Guard<'a>,
     /// The value, or the first piece of it, is so much of the row's end.
     first: usize,
-    rest: Vec<Guard>,
+    rest: Vec<Guard<'a>>,
 }
 
-impl OnPages {
+impl<'a> OnPages<'a> {
     /// The next version of a walk, if `wanted` says so of its place. Errors: `Corrupt`, `Io`.
     pub(super) fn next(
-        rows: &mut Range<'static, &'static [u8], &'static [u8]>,
+        rows: &mut Rows<'a>,
         wanted: impl FnOnce(RevisionPair) -> bool,
-    ) -> Result<Option<OnPages>, Error> {
-        let Some(row) = rows.next() else { return Ok(None) };
-        let (place, row) = row.at("history")?;
+    ) -> Result<Option<OnPages<'a>>, Error> {
+        let Some((place, row)) = rows.next().at("history")? else { return Ok(None) };
         if !wanted(layout::read_place(place.value())?.0) {
             return Ok(None);
         }
-        OnPages::join(&place, row, rows).map(Some)
+        OnPages::join(&place, row, &mut iter::from_fn(|| rows.next().transpose())).map(Some)
     }
 
     /// The version before, on a walk from high to low. Errors: `Corrupt`, `Io`.
-    pub(super) fn previous(
-        rows: &mut iter::Rev<Range<'static, &'static [u8], &'static [u8]>>,
-    ) -> Result<Option<OnPages>, Error> {
-        let mut pieces: Vec<Row> = Vec::new();
-        for row in rows {
-            let (place, row) = row.at("history")?;
+    pub(super) fn previous(rows: &mut Rows<'a>) -> Result<Option<OnPages<'a>>, Error> {
+        let mut pieces: Vec<Row<'a>> = Vec::new();
+        while let Some((place, row)) = rows.prev().at("history")? {
             if layout::is_piece(place.value()) {
                 pieces.push(Ok((place, row)));
                 continue;
@@ -120,7 +117,11 @@ impl OnPages {
     }
 
     /// A version of which this is the first row, with as many of the next ones as its value needs.
-    fn join(place: &Guard, row: Guard, behind: &mut impl Iterator<Item = Row>) -> Result<OnPages, Error> {
+    fn join(
+        place: &Guard<'_>,
+        row: Guard<'a>,
+        behind: &mut impl Iterator<Item = Row<'a>>,
+    ) -> Result<OnPages<'a>, Error> {
         let at = layout::read_history_key(place.value()).map_err(|_| layout::belongs_nowhere(place.value()))?;
         let mut chain = Chain::default();
         if !chain.pass(place.value(), row.value())? {

@@ -1,7 +1,7 @@
 //! A copy of base in a new file, made in steps while base goes on taking parts: what it no longer uses is left behind.
 //!
-//! While a copy is made nothing is dropped from base: no sweep, and flushes keep what they would drop. So rows of `index` and
-//! `history` are only ever added, those up to a revision R stay as they are, and each step may look at base anew: no step holds
+//! While a copy is made nothing is dropped from base: no sweep, and flushes keep what they would drop. So versions are only ever
+//! added, in `index` behind those that a row has; those up to a revision R stay as they are, and each step may look at base anew: no step holds
 //! a snapshot for long, which would pin pages. The copy takes three passes:
 //!
 //! 1. The rows of both tables with a revision up to R, base's when the copy began, in key order.
@@ -99,13 +99,11 @@ impl Rewrite {
         let step_bytes = commit_bytes(self.base.cache_bytes);
         let (mut visited, mut bytes) = (0, 0);
         let last = snapshot.rows_behind(table, behind, |key, row| {
-            let at = match table {
-                TableId::Index => layout::split_index_key(key)?.1,
-                _ => layout::read_place(key)?.0,
-            };
-            if at <= RevisionPair::last_of(upto) {
+            if table == TableId::Index {
+                copy_versions(builder, key, row, RevisionPair::last_of(upto))?;
+            } else if layout::read_place(key)?.0 <= RevisionPair::last_of(upto) {
                 builder.append(table, key, row)?;
-            } else if table == TableId::History {
+            } else {
                 return Ok(false);
             }
             visited += u64::from(!table.is_piece(key));
@@ -183,6 +181,20 @@ impl Rewrite {
     fn explain(&self, error: Error) -> Error {
         explain(&self.base, error)
     }
+}
+
+/// Copies a row of `index` as it was at a revision: flushes have added versions since.
+fn copy_versions(builder: &mut Builder, key: &[u8], row: &[u8], upto: RevisionPair) -> Result<(), Error> {
+    let (_, oldest) = layout::split_index_key(key)?;
+    let mut versions = layout::versions_of(key, row)?;
+    if versions.last().is_some_and(|(newest, _)| *newest <= upto) {
+        return builder.append(TableId::Index, key, row);
+    }
+    if oldest > upto {
+        return Ok(());
+    }
+    versions.retain(|(at, _)| *at <= upto);
+    builder.append(TableId::Index, key, &layout::index_row(key, &versions))
 }
 
 impl Base {

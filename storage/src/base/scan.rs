@@ -4,10 +4,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::{Range, ReadOnlyTable};
+use redb::{Cursor, ReadOnlyTable, ReadableTable};
 
 use super::fault::At;
-use super::layout::{self, HistoryRow, HistoryValue, IndexRow, Stored};
+use super::layout::{self, HistoryRow, HistoryValue, Indexed, Stored};
 use super::pieces::OnPages;
 use super::rows::TableId;
 use super::{Snapshot, Version};
@@ -25,14 +25,14 @@ impl Snapshot {
     /// The newest version of `key` at or below `at`, with its place. Errors: `Io`, `Corrupt`.
     pub(crate) fn get(&self, key: &[u8], at: RevisionPair) -> Result<Option<(RevisionPair, Version)>, Error> {
         let prefix = layout::key_prefix(key);
-        let start = layout::index_key(&prefix, at);
-        let end = layout::after_key(&prefix);
-        let mut rows = self.index.range::<&[u8]>(start.as_slice()..end.as_slice()).at("index")?;
-        let Some(row) = rows.next() else { return Ok(None) };
-        let (key, value) = row.at("index")?;
-        let (_, at) = layout::split_index_key(key.value())?;
-        let row = layout::read_index_row(key.value(), value.value())?;
-        Ok(Some((at, row.to_version())))
+        let mut rows = self.index_from(&layout::index_key(&prefix, at))?;
+        let Some((key, row)) = rows.next().at("index")? else { return Ok(None) };
+        let (found, _) = layout::split_index_key(key.value())?;
+        if found != prefix {
+            return Ok(None);
+        }
+        let (at, version) = layout::read_index_row(key.value(), row.value())?.newest(at)?;
+        Ok(Some((at, version.to_version())))
     }
 
     /// For each key from `start` on (inclusive) and below `end` (no end if `None`) that has a version at or below `at`: the
@@ -49,33 +49,49 @@ impl Snapshot {
             return Ok(());
         }
         let end = end.map(layout::key_prefix);
-        let mut rows = self.index_rows(&layout::key_prefix(start), end.as_deref())?;
+        let mut rows = self.index_from(&layout::key_prefix(start))?;
         let mut run = Run::default();
-        while let Some(row) = rows.next() {
-            let (key, value) = row.at("index")?;
-            let (prefix, found) = layout::split_index_key(key.value())?;
+        while let Some((key, row)) = rows.next().at("index")? {
+            if end.as_deref().is_some_and(|end| key.value() >= end) {
+                break;
+            }
+            let (prefix, oldest) = layout::split_index_key(key.value())?;
             run.enter(prefix);
-            if !run.answered && found <= at {
+            if !run.answered && oldest <= at {
                 run.answered = true;
-                let row = layout::read_index_row(key.value(), value.value())?;
-                if !visit(layout::unescape(prefix)?, found, row.to_version()) {
+                let (found, version) = layout::read_index_row(key.value(), row.value())?.newest(at)?;
+                if !visit(layout::unescape(prefix)?, found, version.to_version()) {
                     return Ok(());
                 }
             } else if run.step() {
                 let next = if run.answered { layout::after_key(prefix) } else { layout::index_key(prefix, at) };
-                rows = self.index_rows(&next, end.as_deref())?;
+                rows = self.index_from(&next)?;
             }
         }
         Ok(())
     }
 
-    fn index_rows(
+    /// The rows of `index` from a key on. A range would look its other end up as well.
+    fn index_from(&self, start: &[u8]) -> Result<Cursor<'_, &'static [u8], &'static [u8]>, Error> {
+        self.index.lower_bound(Bound::Included(start)).at("index")
+    }
+
+    /// A version as `index` has it. `read` gets it while its page is at hand. Errors: `Io`; `Corrupt`, also if there is none.
+    pub(super) fn indexed<T>(
         &self,
-        start: &[u8],
-        end: Option<&[u8]>,
-    ) -> Result<Range<'static, &'static [u8], &'static [u8]>, Error> {
-        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
-        self.index.range::<&[u8]>((Bound::Included(start), end)).at("index")
+        key: &[u8],
+        at: RevisionPair,
+        read: impl FnOnce(Indexed<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let prefix = layout::key_prefix(key);
+        let place = layout::index_key(&prefix, at);
+        let missing = || layout::missing("index", &place);
+        let (key, row) = self.index_from(&place)?.next().at("index")?.ok_or_else(missing)?;
+        if layout::split_index_key(key.value())?.0 != prefix {
+            return Err(missing());
+        }
+        let (found, version) = layout::read_index_row(key.value(), row.value())?.newest(at)?;
+        if found == at { read(version) } else { Err(missing()) }
     }
 
     /// The value of the put at `at`, wherever it lies. Errors: `Io`; `Corrupt`, also if there is none.
@@ -92,15 +108,15 @@ impl Snapshot {
     }
 
     /// The version at `at` as `history` has it. Errors: `Io`; `Corrupt`, also if there is none.
-    fn version(&self, at: RevisionPair) -> Result<OnPages, Error> {
-        let (place, end) = (layout::history_key(at), layout::piece_key(at, u32::MAX));
-        let mut rows = self.history.range::<&[u8]>(place.as_slice()..=end.as_slice()).at("history")?;
-        OnPages::next(&mut rows, |_| true)?.ok_or_else(|| layout::missing("history", &place))
+    fn version(&self, at: RevisionPair) -> Result<OnPages<'_>, Error> {
+        let place = layout::history_key(at);
+        let mut rows = self.history.lower_bound(Bound::Included(place.as_slice())).at("history")?;
+        OnPages::next(&mut rows, |found| found == at)?.ok_or_else(|| layout::missing("history", &place))
     }
 
     /// The values of the puts at these places, which must be kept in `history`, on their pages; in the order asked for, fetched in the order
     /// in which they lie on disk. Errors: as `value`.
-    pub(crate) fn on_pages(&self, places: &[RevisionPair]) -> Result<Vec<OnPages>, Error> {
+    pub(crate) fn on_pages(&self, places: &[RevisionPair]) -> Result<Vec<OnPages<'_>>, Error> {
         in_disk_order(places, |at| {
             let version = self.version(at)?;
             if version.row()?.value.len().is_some() { Ok(version) } else { Err(disagree(at)) }
@@ -121,13 +137,12 @@ impl Snapshot {
             return Ok(changes);
         }
         let start = layout::history_key(RevisionPair { main: from, sub: 0 });
-        let end = layout::history_key(RevisionPair::last_of(upto));
-        let mut bytes = 0;
-        let mut rows = self.history.range::<&[u8]>(start.as_slice()..=end.as_slice()).at("history")?;
-        let mut last = None;
-        while let Some(version) =
-            OnPages::next(&mut rows, |at| bytes < max_bytes || last.is_none_or(|last| last == at.main))?
-        {
+        let mut rows = self.history.lower_bound(Bound::Included(start.as_slice())).at("history")?;
+        let (mut bytes, mut last) = (0, None);
+        let wanted = |at: RevisionPair, bytes: usize, last: Option<Revision>| {
+            at.main <= upto && (bytes < max_bytes || last.is_none_or(|last| last == at.main))
+        };
+        while let Some(version) = OnPages::next(&mut rows, |at| wanted(at, bytes, last))? {
             let change = self.change(&version)?;
             bytes += version.row_bytes();
             if let ChangeKind::Put { value, .. } = &change.kind {
@@ -145,7 +160,7 @@ impl Snapshot {
         let mut changes: Vec<Arc<Change>> = Vec::new();
         let end = layout::history_key(below);
         let mut bytes = 0;
-        let mut rows = self.history.range::<&[u8]>(..end.as_slice()).at("history")?.rev();
+        let mut rows = self.history.upper_bound(Bound::Excluded(end.as_slice())).at("history")?;
         while let Some(version) = OnPages::previous(&mut rows)? {
             let change = self.change(&version)?;
             bytes += change.weight();
@@ -164,23 +179,20 @@ impl Snapshot {
     }
 
     /// Joins a version in history with its index row, which has the numbers.
-    fn change(&self, version: &OnPages) -> Result<Change, Error> {
-        let (at, HistoryRow { key, value: stored }) = (version.at, version.row()?);
-        let place = layout::index_key(&layout::key_prefix(key), at);
-        let row = self.index.get(place.as_slice()).at("index")?;
-        let row = row.ok_or_else(|| layout::missing("index", &place))?;
-        let kind = match (layout::read_index_row(&place, row.value())?, stored) {
-            (IndexRow::Tombstone, HistoryValue::Tombstone) => ChangeKind::Tombstone,
-            (IndexRow::Put { create, version: number, lease, value }, stored) => {
-                let value = match (value, stored) {
+    fn change(&self, stored: &OnPages<'_>) -> Result<Change, Error> {
+        let (at, HistoryRow { key, value: in_history }) = (stored.at, stored.row()?);
+        let kind = self.indexed(key, at, |version| match (version, in_history) {
+            (Indexed::Tombstone, HistoryValue::Tombstone) => Ok(ChangeKind::Tombstone),
+            (Indexed::Put { create, version, lease, value }, in_history) => {
+                let value = match (value, in_history) {
                     (Stored::Inline(value), HistoryValue::InIndex) => Bytes::copy_from_slice(value),
-                    (Stored::History(len), stored) if stored.len() == Some(len) => version.value(),
+                    (Stored::History(len), in_history) if in_history.len() == Some(len) => stored.value(),
                     _ => return Err(disagree(at)),
                 };
-                ChangeKind::Put { create, version: number, lease, value }
+                Ok(ChangeKind::Put { create, version, lease, value })
             }
-            _ => return Err(disagree(at)),
-        };
+            _ => Err(disagree(at)),
+        })?;
         Ok(Change { key: Bytes::copy_from_slice(key), at, kind })
     }
 

@@ -17,7 +17,7 @@ use redb::ReadableTable;
 
 use super::beside::beside;
 use super::fault::At;
-use super::layout::{self, HistoryValue, IndexRow, Stored};
+use super::layout::{self, HistoryValue, Indexed, Placed, Stored};
 use super::meta::Sum;
 use super::pieces::Chain;
 use super::rows::TableId;
@@ -149,7 +149,7 @@ fn check_row(snapshot: &Snapshot, leases: &scan::Rows, table: TableId, key: &[u8
     match table {
         TableId::Index => {
             layout::split_index_key(key)?;
-            layout::read_index_row(key, row).map(drop)
+            layout::versions_of(key, row).map(drop)
         }
         TableId::History => {
             let (_, number) = layout::read_place(key)?;
@@ -167,7 +167,7 @@ fn check_row(snapshot: &Snapshot, leases: &scan::Rows, table: TableId, key: &[u8
     }
 }
 
-/// True if the damaged row is the one that belongs at its key: whoever needs it meets the damage. If its key were damaged, the
+/// True if the damaged row is the one that belongs at its key: whoever needs a version of it meets the damage. If its key were damaged, the
 /// version would seem never to have been.
 fn is_harmless(snapshot: &Snapshot, table: TableId, key: &[u8]) -> bool {
     match table {
@@ -198,15 +198,14 @@ fn locate(snapshot: &Snapshot, table: TableId) -> Result<String, Error> {
         if other.is_piece(key) {
             return Ok(looked_at < LOCATE_ROWS);
         }
-        let place = match table {
+        missing = match table {
             TableId::Index => {
-                let user_key = layout::read_history_row(key, row)?.key;
-                layout::index_key(&layout::key_prefix(user_key), layout::read_history_key(key)?)
+                let (user_key, at) = (layout::read_history_row(key, row)?.key, layout::read_history_key(key)?);
+                let there = snapshot.indexed(user_key, at, |_| Ok(()));
+                there.err().map(|_| layout::index_key(&layout::key_prefix(user_key), at))
             }
-            _ => layout::history_key(layout::split_index_key(key)?.1).to_vec(),
+            _ => missing_of(snapshot, &layout::versions_of(key, row)?)?,
         };
-        let there = if table == TableId::Index { &snapshot.index } else { &snapshot.history };
-        missing = there.get(place.as_slice()).at(table.name())?.is_none().then_some(place);
         Ok(missing.is_none() && looked_at < LOCATE_ROWS)
     };
     snapshot.rows_behind(other, &[], &mut look)?;
@@ -221,21 +220,37 @@ fn locate(snapshot: &Snapshot, table: TableId) -> Result<String, Error> {
     })
 }
 
-/// A number for what a row says of its version, the same for both rows of it.
-fn fingerprint(table: TableId, key: &[u8], row: &[u8]) -> u64 {
-    // A damaged row says nothing: that is counted elsewhere.
-    version_of(table, key, row).unwrap_or_default()
+/// The first of these versions that `history` does not have.
+fn missing_of(snapshot: &Snapshot, versions: &[Placed]) -> Result<Option<Vec<u8>>, Error> {
+    for (at, _) in versions {
+        let place = layout::history_key(*at);
+        if snapshot.history.get(place.as_slice()).at("history")?.is_none() {
+            return Ok(Some(place.to_vec()));
+        }
+    }
+    Ok(None)
 }
 
-fn version_of(table: TableId, key: &[u8], row: &[u8]) -> Result<u64, Error> {
+/// A number for what a row says of its versions: the sum of one for each, which is the same in both tables.
+fn fingerprint(table: TableId, key: &[u8], row: &[u8]) -> u64 {
+    // A damaged row says nothing: that is counted elsewhere.
+    versions_of(table, key, row).unwrap_or_default()
+}
+
+fn versions_of(table: TableId, key: &[u8], row: &[u8]) -> Result<u64, Error> {
     if table == TableId::Index {
-        let (prefix, at) = layout::split_index_key(key)?;
-        let kind = match layout::read_index_row(key, row)? {
-            IndexRow::Tombstone => (0, 0),
-            IndexRow::Put { value: Stored::Inline(_), .. } => (1, 0),
-            IndexRow::Put { value: Stored::History(len), .. } => (2, len),
-        };
-        return Ok(mixed(prefix, at, kind));
+        let (prefix, _) = layout::split_index_key(key)?;
+        let mut sum = 0_u64;
+        for version in layout::read_index_row(key, row)? {
+            let (at, version) = version?;
+            let kind = match version {
+                Indexed::Tombstone => (0, 0),
+                Indexed::Put { value: Stored::Inline(_), .. } => (1, 0),
+                Indexed::Put { value: Stored::History(len), .. } => (2, len),
+            };
+            sum = sum.wrapping_add(mixed(prefix, at, kind));
+        }
+        return Ok(sum);
     }
     if table.is_piece(key) {
         return Ok(0);

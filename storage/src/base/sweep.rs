@@ -3,6 +3,7 @@
 //! What a step drops leaves each table in the order of its keys: a page is changed once in a commit, however many of its rows go, and one
 //! that redb's cache had no room for is not fetched and written again.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use redb::ReadableTable;
@@ -10,6 +11,7 @@ use redb::ReadableTable;
 use super::commit::Txn;
 use super::compact::Brief;
 use super::fault::At;
+use super::key_rows::{self, KeyRow};
 use super::layout::{self, HistoryValue};
 use super::meta::Meta;
 use super::rows::{Rows, TableId};
@@ -46,12 +48,16 @@ pub(super) fn step(
     let keys: BTreeMap<&[u8], &Visit> = visits.iter().map(|visit| (visit.key.as_slice(), visit)).collect();
     let mut removed = Vec::new();
     for visit in keys.into_values() {
-        for version in outdated(&index, visit, compacted)? {
-            index.remove_known(&layout::index_key(&layout::key_prefix(&visit.key), version.at))?;
-            let Totals { dead_bytes, .. } = &mut meta.totals;
+        let prefix = layout::key_prefix(&visit.key);
+        let (rows, outdated) = outdated(&index, &prefix, visit, compacted)?;
+        let Totals { dead_bytes, .. } = &mut meta.totals;
+        for version in &outdated {
             *dead_bytes = dead_bytes.saturating_sub(visit.key.len() as u64 + version.value_bytes);
-            removed.push(version.at);
         }
+        let mut gone: Vec<RevisionPair> = outdated.iter().map(|version| version.at).collect();
+        gone.sort_unstable();
+        key_rows::change(&mut index, &prefix, rows, &gone, std::iter::empty())?;
+        removed.extend(gone);
     }
     removed.sort_unstable();
     for at in removed.iter().filter(|_| !planted!(HistoryRowLeft)) {
@@ -95,24 +101,28 @@ fn to_visit(history: &Rows<'_>, cursor: RevisionPair, upto: Revision, rows_max: 
     Ok(visits)
 }
 
-/// What the version visited makes unreadable, itself included if it is a deletion that nobody can see any more.
-fn outdated(index: &Rows<'_>, visit: &Visit, compacted: Revision) -> Result<Vec<Brief>, Error> {
-    let prefix = layout::key_prefix(&visit.key);
-    let (start, end) = (layout::index_key(&prefix, visit.at), layout::after_key(&prefix));
-    let mut outdated = Vec::new();
+/// What the version visited makes unreadable, itself included if it is a deletion that nobody can see any more; and the rows that it is in.
+fn outdated(
+    index: &Rows<'_>,
+    prefix: &[u8],
+    visit: &Visit,
+    compacted: Revision,
+) -> Result<(Vec<KeyRow>, Vec<Brief>), Error> {
+    let (start, end) = (layout::index_key(prefix, visit.at), layout::after_key(prefix));
+    let goes = |at: RevisionPair| match at.cmp(&visit.at) {
+        Ordering::Greater => false,
+        Ordering::Equal => visit.tombstone && (at.main < compacted || planted!(SweepTakesFloor)),
+        Ordering::Less => at.main < visit.at.main || at.main < compacted,
+    };
+    let (mut rows, mut outdated) = (Vec::new(), Vec::new());
     for row in index.table.range::<&[u8]>(start.as_slice()..end.as_slice()).at("index")? {
         let (place, row) = row.at("index")?;
-        let (_, at) = layout::split_index_key(place.value())?;
-        let itself = at == visit.at;
-        let goes = if itself {
-            visit.tombstone && (at.main < compacted || planted!(SweepTakesFloor))
-        } else {
-            at.main < visit.at.main || at.main < compacted
-        };
-        if goes {
-            let row = layout::read_index_row(place.value(), row.value())?;
-            outdated.push(Brief { at, tombstone: row.is_tombstone(), value_bytes: row.value_len() });
+        let row = KeyRow::read(place.value(), row.value())?;
+        let before = outdated.len();
+        outdated.extend(row.versions.iter().filter(|(at, _)| goes(*at)).map(Brief::of_version));
+        if outdated.len() > before {
+            rows.push(row);
         }
     }
-    Ok(outdated)
+    Ok((rows, outdated))
 }

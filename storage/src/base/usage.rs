@@ -32,8 +32,10 @@ const PIECE_SHARE: u64 = 64;
 pub(super) const EMPTY_BYTES: u64 = 256 << 10;
 /// What deleting a key takes until it is swept, for keys of a usual length.
 const DELETION_BYTES: u64 = 384;
-/// What a version takes besides key and value: its key again, numbers and checksums of both rows.
-const VERSION_BYTES: u64 = 128;
+/// What a version takes besides key and value: numbers and checksum in `history`, a few bytes in a row of `index`.
+const VERSION_BYTES: u64 = 40;
+/// What a row of `index` takes besides its versions: the key again, a revision, a checksum.
+const RUN_BYTES: u64 = 88;
 /// What any other row takes.
 const SMALL_ROW_BYTES: u64 = 64;
 /// Tables without revisions.
@@ -106,6 +108,7 @@ impl Base {
     /// Notes that a part was written.
     pub(super) fn wrote(&self, part: &PartData) {
         let data: u64 = part.changes.iter().map(|change| change.data_bytes() as u64 + VERSION_BYTES).sum();
+        let data = data + part.keys.len() as u64 * RUN_BYTES;
         let mut usage = self.usage();
         usage.bound = usage.bound.saturating_add(part.page_bytes);
         usage.written_pages = usage.written_pages.saturating_add(part.page_bytes);
@@ -156,7 +159,8 @@ impl Base {
         let meta = *self.meta();
         let small: u64 = SMALL.iter().map(|table| meta.sums.of(*table).rows).sum();
         let data = meta.totals.live_bytes + meta.totals.dead_bytes;
-        data + meta.sums.of(TableId::Index).rows * VERSION_BYTES + small * SMALL_ROW_BYTES
+        let rows = |table| meta.sums.of(table).rows;
+        data + rows(TableId::History) * VERSION_BYTES + rows(TableId::Index) * RUN_BYTES + small * SMALL_ROW_BYTES
     }
 }
 

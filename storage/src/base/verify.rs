@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redb::ReadableTable;
 
 use super::fault::At;
-use super::layout::{self, HistoryValue, IndexRow, Stored};
+use super::layout::{self, HistoryValue, Indexed, Stored};
 use super::meta::Sum;
 use super::pieces::Chain;
 use super::rows::TableId;
@@ -37,17 +37,16 @@ impl Snapshot {
             chain.end()?;
             expect_equal(table.name(), "rows and their sum", &sum, &self.meta.sums.of(table))?;
         }
-        let (indexed, stored) = (self.meta.sums.of(TableId::Index).rows, self.meta.sums.of(TableId::History).rows);
-        expect_equal("history", "rows as in index", &stored, &indexed)?;
         let ahead = self.meta.cursor.main > self.meta.applied.revision;
         expect_equal("meta", "the sweep is ahead of what it sweeps", &ahead, &false)?;
-        expect_equal("index", "totals", &self.walk_index()?, &self.meta.totals)
+        let (versions, totals) = self.walk_index()?;
+        expect_equal("history", "versions as in index", &self.changes_stored(), &versions)?;
+        expect_equal("index", "totals", &totals, &self.meta.totals)
     }
 
-    /// The rows of `index`, and of all tables.
-    pub(crate) fn row_counts(&self) -> (u64, u64) {
-        let rows = |table| self.meta.sums.of(table).rows;
-        (rows(TableId::Index), TableId::ALL.into_iter().map(rows).sum())
+    /// The rows of all tables.
+    pub(crate) fn rows(&self) -> u64 {
+        TableId::ALL.into_iter().map(|table| self.meta.sums.of(table).rows).sum()
     }
 
     /// Each key that is attached to a lease is there, names the lease, and the lease exists. The reverse need not be: a key may
@@ -70,36 +69,43 @@ impl Snapshot {
         expect_equal("lease_keys", &format!("the lease of {:?}", Bytes::copy_from_slice(key)), &attached, &lease)
     }
 
-    /// Each index row has its history row, and no two share one; with equal counts, no history row is left over.
-    fn walk_index(&self) -> Result<Totals, Error> {
-        let mut totals = Totals::default();
-        let mut last = Vec::new();
+    /// Each version in `index` has its row in `history`, and no two share one; with equal counts, none is left over. Answers how many there
+    /// are, and their totals.
+    fn walk_index(&self) -> Result<(u64, Totals), Error> {
+        let (mut versions, mut totals) = (0, Totals::default());
+        let mut last: (Vec<u8>, Option<RevisionPair>) = (Vec::new(), None);
         self.each_row(TableId::Index, |key, row| {
-            let (prefix, at) = layout::split_index_key(key)?;
-            let row = layout::read_index_row(key, row)?;
+            let (prefix, _) = layout::split_index_key(key)?;
             let user_key = layout::unescape(prefix)?;
-            self.check_history(&user_key, at, &row)?;
-            let newest = last != prefix;
-            let live = newest && !row.is_tombstone();
-            *if live { &mut totals.live_bytes } else { &mut totals.dead_bytes } +=
-                user_key.len() as u64 + row.value_len();
-            if newest {
-                prefix.clone_into(&mut last);
+            if last.0 != prefix {
+                last = (prefix.to_vec(), None);
+            }
+            for version in layout::read_index_row(key, row)? {
+                let (at, version) = version?;
+                if last.1.is_some_and(|newer| newer <= at) {
+                    return Err(layout::out_of_order("index", key));
+                }
+                self.check_history(&user_key, at, &version)?;
+                let live = last.1.is_none() && !version.is_tombstone();
+                *if live { &mut totals.live_bytes } else { &mut totals.dead_bytes } +=
+                    user_key.len() as u64 + version.value_len();
+                versions += 1;
+                last.1 = Some(at);
             }
             Ok(())
         })?;
-        Ok(totals)
+        Ok((versions, totals))
     }
 
-    fn check_history(&self, user_key: &[u8], at: RevisionPair, row: &IndexRow<'_>) -> Result<(), Error> {
+    fn check_history(&self, user_key: &[u8], at: RevisionPair, version: &Indexed<'_>) -> Result<(), Error> {
         let place = layout::history_key(at);
         let stored = self.history.get(place.as_slice()).at("history")?;
         let stored = stored.ok_or_else(|| layout::missing("history", &place))?;
         let stored = layout::read_history_row(&place, stored.value())?;
-        let fits = match (row, stored.value) {
-            (IndexRow::Tombstone, HistoryValue::Tombstone) => true,
-            (IndexRow::Put { value: Stored::Inline(_), .. }, HistoryValue::InIndex) => true,
-            (IndexRow::Put { value: Stored::History(len), .. }, stored) => stored.len() == Some(*len),
+        let fits = match (version, stored.value) {
+            (Indexed::Tombstone, HistoryValue::Tombstone) => true,
+            (Indexed::Put { value: Stored::Inline(_), .. }, HistoryValue::InIndex) => true,
+            (Indexed::Put { value: Stored::History(len), .. }, stored) => stored.len() == Some(*len),
             _ => false,
         };
         expect_equal("history", "the row's key", &stored.key, &user_key)?;

@@ -209,7 +209,7 @@ fn above_the_quota_puts_are_refused_until_a_useful_amount_fits() {
     let (machine, options) = (Machine::new(7), Options { quota_bytes: Some(8 * MIB), ..Options::for_volume(1 << 40) });
     let keyspace = open(&machine, &Options { ballast_bytes: 0, ..options });
     let puts = fill(&keyspace, 1000);
-    assert!((5000..6000).contains(&puts), "{puts} puts of 1,000 bytes");
+    assert!((7000..7500).contains(&puts), "{puts} puts of 1,000 bytes");
     await_that("the alarm is raised", &keyspace, || alarms(&keyspace) == [AlarmKind::NoSpace]);
     assert_eq!(keyspace.lease_grant(None, 10).wait(), Err(Error::NoSpace));
     let txn = Txn { success: vec![Op::Put(put("x", "y"))], ..Txn::default() };
@@ -245,7 +245,7 @@ fn one_command_that_is_too_large_for_what_is_left_is_refused_alone() {
     for n in 0..5 {
         keyspace.put(put(&format!("large {n}"), vec![1; 1_000_000])).wait().unwrap();
     }
-    assert_eq!(keyspace.put(put("larger", vec![1; 3_000_000])).wait(), Err(Error::NoSpace));
+    assert_eq!(keyspace.put(put("larger", vec![1; 3_500_000])).wait(), Err(Error::NoSpace));
     keyspace.put(put("small", "1")).wait().unwrap();
     assert_eq!(alarms(&keyspace), []);
 }
@@ -256,7 +256,7 @@ fn an_alarm_that_an_operator_raised_stays_and_one_who_clears_it_clears_both() {
     let keyspace = open(&machine, &options);
     let alarm = Alarm { member: keyspace.status().member, kind: AlarmKind::NoSpace };
     let puts = fill(&keyspace, 20_000);
-    assert!((200..260).contains(&puts), "{puts} puts, each in 32 KiB");
+    assert!((330..400).contains(&puts), "{puts} puts of 20,000 bytes");
     await_that("the alarm is raised", &keyspace, || !alarms(&keyspace).is_empty());
     keyspace.set_alarm(alarm, true).wait().unwrap();
     keyspace.delete_range(everything()).wait().unwrap();
@@ -346,7 +346,7 @@ fn a_power_cut_while_the_ballast_is_given_up_or_filled_again_loses_nothing() {
         machine.disk.inject(Fault::new(FaultKind::Freeze, nth));
         let mut acknowledged = 0;
         for n in 0..1500 {
-            match keyspace.put(put(&format!("key {n}"), vec![1; 1000])).wait() {
+            match keyspace.put(put(&format!("key {n}"), vec![1; 1400])).wait() {
                 Ok(reply) => acknowledged = reply.revision.0,
                 Err(_) => break,
             }

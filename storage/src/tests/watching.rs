@@ -247,15 +247,18 @@ fn a_thread_that_sleeps_in_recv_is_woken_by_events_and_by_the_end() {
             std::thread::yield_now();
         }
     };
+    let (told, heard) = std::sync::mpsc::channel();
+    let stream = &stream;
     std::thread::scope(|scope| {
-        let reader = scope
-            .spawn(|| (read_until(&stream, |message| matches!(message, WatchMessage::Events { .. })), stream.recv()));
+        let reader = scope.spawn(move || {
+            told.send(read_until(stream, |message| matches!(message, WatchMessage::Events { .. }))).unwrap();
+            stream.recv()
+        });
         asleep();
         let revision = keyspace.put(put("a", "1")).wait().unwrap().revision;
+        assert_eq!(revisions(&heard.recv().unwrap()), [revision.0]);
         asleep();
         keyspace.close().unwrap();
-        let (messages, end) = reader.join().unwrap();
-        assert_eq!(revisions(&messages), [revision.0]);
-        assert!(matches!(end.unwrap()[..], [WatchMessage::Ended]));
+        assert!(matches!(reader.join().unwrap().unwrap()[..], [WatchMessage::Ended]));
     });
 }

@@ -64,6 +64,10 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.rest)
     }
 
+    pub(in crate::base) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// Nothing may be left.
     pub(in crate::base) fn end(&self) -> Result<(), Error> {
         match self.rest.len() {

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use bytes::Bytes;
+
 use super::*;
-use crate::types::RevisionPair;
+use crate::base::{Kept, Version};
+use crate::types::{Revision, RevisionPair};
 
 fn at(main: i64, sub: i64) -> RevisionPair {
     RevisionPair { main: Revision(main), sub }
@@ -21,6 +24,10 @@ fn change(value: Option<&[u8]>) -> Change {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn single(key: &[u8], change: &Change) -> Vec<u8> {
+    index_row(key, &[placed(change)])
 }
 
 #[test]
@@ -41,9 +48,9 @@ fn rows_are_these_bytes() {
     let index = index_key(&key_prefix(b"k\0"), at(258, 3));
     let history = history_key(at(258, 3));
     let (tombstone, inline, large) = (change(None), change(Some(b"v")), change(Some(&[7; 65])));
-    assert_eq!(hex(&index_row(&index, &tombstone)), TOMBSTONE_INDEX);
-    assert_eq!(hex(&index_row(&index, &inline)), INLINE_INDEX);
-    assert_eq!(hex(&index_row(&index, &large)), LARGE_INDEX);
+    assert_eq!(hex(&single(&index, &tombstone)), TOMBSTONE_INDEX);
+    assert_eq!(hex(&single(&index, &inline)), INLINE_INDEX);
+    assert_eq!(hex(&single(&index, &large)), LARGE_INDEX);
     assert_eq!(hex(&history_row(&history, &tombstone)), TOMBSTONE_HISTORY);
     assert_eq!(hex(&history_row(&history, &inline)), INLINE_HISTORY);
     assert_eq!(hex(&history_row(&history, &large)), format!("{LARGE_HISTORY}{}", "07".repeat(65)));
@@ -85,6 +92,98 @@ const INLINE_HISTORY: &str = "8817b40701026b00";
 const LARGE_HISTORY: &str = "1903c50902026b00";
 const FORMAT_ROW: &str = "ee4e22b600000003";
 
+fn version(at: RevisionPair, create: i64, version: i64, lease: i64, value: Kept) -> Placed {
+    (at, Version::Put { create: Revision(create), version, lease, value })
+}
+
+/// Versions that make use of everything that a run can say.
+fn run() -> Vec<Placed> {
+    let small = |bytes: &'static [u8]| Kept::Inline(Bytes::from_static(bytes));
+    vec![
+        version(at(2, 1), 2, 1, 0, Kept::History(300)),
+        version(at(5, 0), 2, 2, 0, Kept::History(300)),
+        version(at(5, 3), 2, 3, 7, Kept::History(301)),
+        version(at(300, 0), 2, 4, 7, small(b"v")),
+        version(at(301, 0), 2, 6, 7, small(b"")),
+        (at(302, 0), Version::Tombstone),
+        version(at(303, 0), 303, 1, -1, Kept::History(65)),
+    ]
+}
+
+#[test]
+fn a_run_is_these_bytes() {
+    let versions = run();
+    let key = index_key(&key_prefix(b"k"), versions[0].0);
+    assert_eq!(hex(&index_row(&key, &versions)), RUN_INDEX);
+    assert_eq!(versions_of(&key, &index_row(&key, &versions)).unwrap(), versions);
+    for (at, expected) in &versions {
+        let row = index_row(&key, &versions);
+        let (found, version) = read_index_row(&key, &row).unwrap().newest(*at).unwrap();
+        assert_eq!((found, version.to_version()), (*at, expected.clone()));
+    }
+    let row = index_row(&key, &versions);
+    assert_eq!(read_index_row(&key, &row).unwrap().newest(at(4, 9)).unwrap().0, at(2, 1));
+    assert!(read_index_row(&key, &row).unwrap().newest(at(2, 0)).is_err());
+}
+
+/// Crc and kind; 303 with everything; the deletion; 301 with its numbers; 300 with the same lease; 5·3, 5·0 and 2·1, each preceding.
+const RUN_INDEX: &str = concat!(
+    "ff1c698703",
+    "12ad02af0201ffffffffffffffffff0141",
+    "1001",
+    "110102060700",
+    "190102040176",
+    "0ea70203ad02",
+    "160000ac02",
+    "2e0301",
+);
+
+#[test]
+fn hot_keys_take_a_few_bytes_a_version() {
+    let versions: Vec<_> =
+        (0..64).map(|n| version(at(1000 + 5000 * n, 0), 1000, n + 64, 0x1234_5678, Kept::History(1100))).collect();
+    let row = index_row(&index_key(&key_prefix(b"k"), versions[0].0), &versions);
+    assert!(row.len() <= 64 * 4 + 20, "{} bytes", row.len());
+}
+
+#[test]
+fn rows_do_not_depend_on_where_parts_end() {
+    let begins = |number, value: &Kept| begins_row(&version(at(2, 0), 2, number, 0, value.clone()).1);
+    let inline = Kept::Inline(Bytes::new());
+    let at_border = |value: &Kept| (1..=200).filter(|number| begins(*number, value)).collect::<Vec<_>>();
+    assert_eq!(at_border(&Kept::History(100)), [1, 64, 128, 192]);
+    assert_eq!(at_border(&inline), [1, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192]);
+    assert!(!begins_row(&Version::Tombstone));
+}
+
+#[test]
+fn runs_that_make_no_sense_are_damage() {
+    let key = index_key(&key_prefix(b"k"), at(5, 0));
+    let read = |payload: &[u8]| versions_of(&key, &seal(&key, |out| out.extend_from_slice(payload)));
+    // A deletion at 7, one at 5.
+    assert_eq!(read(&[3, 0x10, 2, 0x10, 2]).unwrap().len(), 2);
+    let far = [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F];
+    let (below, above) = ([&[3, 0x10, 2, 0x10][..], &far].concat(), [&[3, 0x10][..], &far].concat());
+    let refused: [(&[u8], &str); 12] = [
+        (&[3], "1 bytes wanted, 0 left"),
+        (&[3, 0x10, 2], "a run ends at 7, change 0, not where its key says"),
+        (&[3, 0x10, 2, 0x10, 3], "is not in order"),
+        (&[3, 0x10, 2, 0x10, 0], "is not in order"),
+        (&[3, 0x10, 2, 0x10, 2, 0], "1 bytes wanted, 0 left"),
+        (&[3, 0x40, 2], "has flags 0x40"),
+        (&[3, 0x13, 2, 2, 1, 0], "has a version of kind 3"),
+        (&[3, 0x15, 2], "refers to a version that is not there"),
+        (&[3, 0x19, 2, 2, 1], "refers to a version that is not there"),
+        (&[3, 0x32, 2, 2, 1, 0], "refers to a version that is not there"),
+        (&below, "is not in order"),
+        (&above, "leaves the numbers"),
+    ];
+    for (payload, reason) in refused {
+        let error = read(payload).unwrap_err().to_string();
+        assert!(error.contains(reason), "{payload:?}: {error}");
+    }
+}
+
 #[test]
 fn order_of_bytes_is_order_of_keys_then_newest_first() {
     let keys: [&[u8]; 9] = [b"\0", b"\0\0", b"\0\x01", b"\0\xFF", b"\x01", b"a", b"a\0", b"a\x01", b"\xFF"];
@@ -107,15 +206,20 @@ fn shorter_rows_and_flipped_bits_are_damage() {
     let mut tried = 0;
     for value in [None, Some(&b""[..]), Some(b"v"), Some(&[7; 64]), Some(&[7; 65])] {
         let change = change(value);
-        let row = index_row(&index, &change);
-        tried += damaged(&row, |row| read_index_row(&index, row).is_err());
-        tried += damaged(&index, |key| read_index_row(key, &row).is_err());
+        let row = single(&index, &change);
+        tried += damaged(&row, |row| versions_of(&index, row).is_err());
+        tried += damaged(&index, |key| versions_of(key, &row).is_err());
         let row = history_row(&history, &change);
         tried += damaged(&row, |row| read_history_row(&history, row).is_err());
         tried += damaged(&history, |key| read_history_row(key, &row).is_err());
     }
+    let versions = run();
+    let key = index_key(&key_prefix(b"k"), versions[0].0);
+    let row = index_row(&key, &versions);
+    tried += damaged(&row, |row| versions_of(&key, row).is_err());
+    tried += damaged(&key, |key| versions_of(key, &row).is_err());
     println!("{tried} damaged rows");
-    assert!(tried >= 3500);
+    assert!(tried >= 4200);
 }
 
 /// All shorter prefixes and all single flipped bits must be refused.
@@ -137,7 +241,7 @@ fn payloads_that_carry_a_right_checksum_but_make_no_sense_are_damage() {
     let index = index_key(&key_prefix(b"k"), at(2, 0));
     let refused = |payload: &[u8]| {
         let fill = |out: &mut Vec<u8>| out.extend_from_slice(payload);
-        let in_index = read_index_row(&index, &seal(&index, fill)).is_err();
+        let in_index = versions_of(&index, &seal(&index, fill)).is_err();
         in_index && read_history_row(&index, &seal(&index, fill)).is_err()
     };
     assert!(refused(&[]) && refused(&[4, 1, 1, 1]) && refused(&[TOMBSTONE, 9]));

@@ -67,7 +67,7 @@ impl Join {
         source.walk(TableId::History, |met| join.history(met, &mut entries))?;
         join.close()?;
         join.up_to(None, &mut entries)?;
-        join.settle(expected.map(|sum| sum.rows));
+        join.settle(meta.map(|meta| meta.sums.of(TableId::History).rows));
         Ok(join)
     }
 
@@ -81,9 +81,14 @@ impl Join {
             match met {
                 Met::Row(key, row) => {
                     self.index.sum.add(TableId::Index, &key, &row);
-                    let (_, at) = layout::split_index_key(&key)?;
-                    let len = u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes();
-                    sorter.push(layout::history_key(at).to_vec(), [&len, key.as_slice(), &row].concat())?;
+                    let (prefix, _) = layout::split_index_key(&key)?;
+                    // Each version as if it had a row of its own.
+                    for version in layout::versions_of(&key, &row)? {
+                        let key = layout::index_key(prefix, version.0);
+                        let row = layout::index_row(&key, std::slice::from_ref(&version));
+                        let len = u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes();
+                        sorter.push(layout::history_key(version.0).to_vec(), [&len, key.as_slice(), &row].concat())?;
+                    }
                 }
                 Met::Altered(key, _) => drop(self.index.altered.insert(key)),
                 Met::Gap(after, before, error) => {
@@ -156,9 +161,9 @@ impl Join {
         let (key, version) = entry.read()?;
         let stored = layout::read_history_row(place, row)?;
         let fits = match (version, stored.value) {
-            (IndexRow::Tombstone, HistoryValue::Tombstone) => true,
-            (IndexRow::Put { value: Stored::Inline(_), .. }, HistoryValue::InIndex) => true,
-            (IndexRow::Put { value: Stored::History(len), .. }, stored) => stored.len() == Some(len),
+            (Indexed::Tombstone, HistoryValue::Tombstone) => true,
+            (Indexed::Put { value: Stored::Inline(_), .. }, HistoryValue::InIndex) => true,
+            (Indexed::Put { value: Stored::History(len), .. }, stored) => stored.len() == Some(len),
             _ => false,
         };
         let mut chain = Chain::default();
@@ -189,11 +194,11 @@ impl Join {
                 self.lose(&key, entry.at, "history does not have it");
                 return Ok(());
             }
-            IndexRow::Tombstone => ChangeKind::Tombstone,
-            IndexRow::Put { create, version, lease, value: Stored::Inline(value) } => {
+            Indexed::Tombstone => ChangeKind::Tombstone,
+            Indexed::Put { create, version, lease, value: Stored::Inline(value) } => {
                 ChangeKind::Put { create, version, lease, value: Bytes::copy_from_slice(value) }
             }
-            IndexRow::Put { value: Stored::History(len), .. } => {
+            Indexed::Put { value: Stored::History(len), .. } => {
                 self.lose(&key, entry.at, &format!("its value of {len} bytes"));
                 return Ok(());
             }
@@ -257,9 +262,10 @@ impl Join {
 }
 
 impl Entry {
-    fn read(&self) -> Result<(Bytes, IndexRow<'_>), Error> {
+    fn read(&self) -> Result<(Bytes, Indexed<'_>), Error> {
         let (prefix, _) = layout::split_index_key(&self.key)?;
-        Ok((layout::unescape(prefix)?, layout::read_index_row(&self.key, &self.row)?))
+        let (_, version) = layout::read_index_row(&self.key, &self.row)?.newest(self.at)?;
+        Ok((layout::unescape(prefix)?, version))
     }
 }
 

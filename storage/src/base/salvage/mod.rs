@@ -21,7 +21,7 @@ use self::join::Join;
 use self::small::Small;
 use super::build::Builder;
 use super::damaged::{Damaged, Met};
-use super::layout::{self, IndexRow};
+use super::layout::{self, Indexed};
 use super::meta::{Meta, Sum};
 use super::pieces::Chain;
 use super::rows::TableId;
@@ -127,18 +127,20 @@ impl Copy<'_> {
         let mut last = Vec::new();
         source.walk(TableId::Index, |met| {
             let Met::Row(key, row) = met else { return Ok(()) };
-            let (prefix, at) = layout::split_index_key(&key)?;
+            let (prefix, _) = layout::split_index_key(&key)?;
             let user_key = layout::unescape(prefix)?;
-            if self.join.bad.contains(&at) || self.join.is_left_out(&user_key) {
+            if self.join.is_left_out(&user_key) {
                 return Ok(());
             }
-            let newest = last != prefix;
-            if newest {
+            let mut versions = layout::versions_of(&key, &row)?;
+            versions.retain(|(at, _)| !self.join.bad.contains(at));
+            let (Some((oldest, _)), Some((_, newest))) = (versions.first(), versions.last()) else { return Ok(()) };
+            if last != prefix {
                 prefix.clone_into(&mut last);
-                let version = layout::read_index_row(&key, &row)?.to_version();
-                self.newest(&user_key, &version)?;
+                self.newest(&user_key, newest)?;
             }
-            self.builder.append(TableId::Index, &key, &row)
+            let key = layout::index_key(prefix, *oldest);
+            self.builder.append(TableId::Index, &key, &layout::index_row(&key, &versions))
         })
     }
 

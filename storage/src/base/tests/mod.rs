@@ -75,9 +75,9 @@ fn part(position: u64, compacted: i64, changes: Vec<Change>) -> PartData {
 fn versions(snapshot: &Snapshot) -> Vec<(Bytes, RevisionPair)> {
     let mut found = Vec::new();
     snapshot
-        .each_row(TableId::Index, |key, _| {
-            let (prefix, at) = layout::split_index_key(key)?;
-            found.push((layout::unescape(prefix)?, at));
+        .each_row(TableId::Index, |key, row| {
+            let key_bytes = layout::unescape(layout::split_index_key(key)?.0)?;
+            found.extend(layout::versions_of(key, row)?.into_iter().map(|(at, _)| (key_bytes.clone(), at)));
             Ok(())
         })
         .unwrap();
