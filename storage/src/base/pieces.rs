@@ -60,6 +60,11 @@ impl Chain {
         self.open.and_then(|open| open.left).unwrap_or(0)
     }
 
+    /// True if no row was passed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_none()
+    }
+
     /// No piece may come any more. Errors: `Corrupt` if one is missing.
     pub(super) fn end(&mut self) -> Result<(), Error> {
         match self.open.take() {

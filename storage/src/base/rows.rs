@@ -123,28 +123,18 @@ impl<'t> Rows<'t> {
 
     /// Removes a version from `history`, however many rows it has. Errors: `Corrupt` if one is missing.
     pub(super) fn remove_version(&mut self, at: RevisionPair) -> Result<(), Error> {
-        let place = layout::history_key(at);
+        let (place, last) = (layout::history_key(at), layout::piece_key(at, u32::MAX));
         let Rows { id, table, sum, txn } = self;
         let mut chain = Chain::default();
-        let old = table.remove(place.as_slice()).at(id.name())?;
-        let old = old.ok_or_else(|| layout::missing(id.name(), &place))?;
-        // What is damaged may go: nobody can read it any more.
-        let sound = chain.pass(&place, old.value())?;
-        sum.subtract(*id, &place, old.value());
-        txn.changed(*id, &place, Some(old.value()), None);
-        drop(old);
-        if sound && chain.left() == 0 {
-            return Ok(());
-        }
-        let (first, last) = (layout::piece_key(at, 0), layout::piece_key(at, u32::MAX));
-        let range = first.as_slice()..=last.as_slice();
+        let range = place.as_slice()..=last.as_slice();
         for row in table.extract_from_if::<&[u8], _>(range, |_, _| true).at(id.name())? {
             let (key, row) = row.at(id.name())?;
+            // What is damaged may go: nobody can read it any more.
             chain.pass(key.value(), row.value())?;
             sum.subtract(*id, key.value(), row.value());
             txn.changed(*id, key.value(), Some(row.value()), None);
         }
-        chain.end()
+        if chain.is_empty() { Err(layout::missing(id.name(), &place)) } else { chain.end() }
     }
 
     /// Hands the new count and sum over.
