@@ -223,7 +223,7 @@ impl Base {
         (self.row_bytes() / 8 * 9 + EMPTY_BYTES).min(self.size_bytes())
     }
 
-    /// What must be free for that: values a little above half a page fill only half of one. No more than this base takes, or the pages
+    /// What must be free for that: rows a little above half a page, as older formats have them, fill only half of one. No more than this base takes, or the pages
     /// that it has in use with what is obtained ahead of them.
     pub(crate) fn room_to_rewrite(&self) -> u64 {
         let copy = self.rewritten_bytes_max();

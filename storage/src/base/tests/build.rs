@@ -106,8 +106,9 @@ fn changes_on_top_of_a_copy_give_what_flushing_them_gives() {
         builder.append(*table, key, row).unwrap();
     }
     let next = meta.applied.revision.0 + 1;
+    let value = |n: usize| vec![n as u8; 50 * n % 7000];
     let more: Vec<Change> = (next..next + 500)
-        .map(|main| put(&format!("key {:05}", main % 700), main, vec![main as u8; 50 * main as usize % 7000]))
+        .map(|main| put(&format!("key {:05}", main % 700), main, value(main.unsigned_abs() as usize)))
         .collect();
     let more = PartData { applied: Applied { position: Position(4), ..meta.applied }, ..part(4, -1, more) };
     let more = PartData { applied: Applied { revision: Revision(next + 499), ..more.applied }, ..more };

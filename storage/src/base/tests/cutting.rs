@@ -180,9 +180,9 @@ fn a_row_that_just_fits_is_not_cut_and_one_byte_more_is() {
 /// A base with values of several sizes, some of them of older formats: never cut, however large.
 fn mixed(fs: &Arc<dyn FileSystem>, old: impl Fn(i64) -> bool) -> Base {
     let base = Base::create(fs, &path(), CACHE_BYTES).unwrap();
-    let changes: Vec<Change> = (2..60)
-        .map(|n| put(&format!("key {:02}", n % 40), n, value([40, 900, 5000, 20_000][n as usize % 4], n as usize)))
-        .collect();
+    let some = |n: usize| value([40, 900, 5000, 20_000][n % 4], n);
+    let changes: Vec<Change> =
+        (2..60).map(|n| put(&format!("key {:02}", n % 40), n, some(n.unsigned_abs() as usize))).collect();
     base.flush(&part(1, -1, changes.clone()), Garbage::Drop).unwrap();
     base.commit(|txn, before| {
         let mut meta = *before;
@@ -265,8 +265,11 @@ fn rows_of_older_formats_are_read_swept_scrubbed_and_rewritten_among_new_ones() 
     }
 }
 
+type Table<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
+type Alter<'a> = Box<dyn FnOnce(&mut Table<'_>) + 'a>;
+
 /// Does something to a row of `history`, behind the back of what counts them.
-fn with(disk: &MemoryDisk, alter: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>)) -> Base {
+fn with(disk: &MemoryDisk, alter: impl FnOnce(&mut Table<'_>)) -> Base {
     let base = reopen(disk);
     commit::durably(&base.database, |txn| {
         alter(&mut txn.open_table(TableId::History.definition()).at("history")?);
@@ -296,8 +299,7 @@ fn no_piece_can_vanish_change_move_or_be_left_over_unnoticed() {
             *row.last_mut().unwrap() ^= 1;
             row
         };
-        type Table<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
-        let faults: [(&str, Box<dyn FnOnce(&mut Table<'_>) + '_>); 7] = [
+        let faults: [(&str, Alter<'_>); 7] = [
             ("lost", Box::new(|table| drop(table.remove(key.as_slice()).unwrap()))),
             ("altered", Box::new(|table| drop(table.insert(key.as_slice(), flipped.as_slice()).unwrap()))),
             ("shorter", Box::new(|table| drop(table.insert(key.as_slice(), shorter.as_slice()).unwrap()))),
