@@ -384,3 +384,28 @@ fn salvage_of(disk: &MemoryDisk, fault: &str, at: RevisionPair, expected: &[Arc<
     }
     salvaged.base.halt();
 }
+
+#[test]
+fn a_copy_of_what_a_sweep_left_is_packed_again() {
+    for (len, percent_max) in [(1 << 10, 22), (4 << 10, 6), (10 << 10, 12), (1 << 20, 3)] {
+        let disk = MemoryDisk::new();
+        let count = (12 << 20) / len as i64;
+        let (base, _) = filled(&disk, &[len], 2 * count as usize, 400);
+        let mut rng = Rng(3);
+        // Deletes about half of the keys, here and there, and with them what was written.
+        let gone = (0..2 * count).filter(|_| rng.below(2) == 0).collect::<Vec<_>>();
+        let first = 2 * count + 2;
+        let changes = gone.iter().zip(first..).map(|(n, main)| tombstone(&format!("/registry/pods/{n:06}"), main));
+        let (last, net) = (first + gone.len() as i64, (2 * count as usize - gone.len()) * (len + 21 + ROW_BYTES));
+        base.flush(&part(1000, -1, changes.collect()), Garbage::Keep).unwrap();
+        base.flush(&part(1001, last, vec![tombstone("another", last)]), Garbage::Drop).unwrap();
+        while !base.sweep(Revision(last), 100).unwrap().done {}
+        let (meta, rows) = everything(&base.snapshot().unwrap());
+        let mut builder = Builder::create(&on(&disk), &PathBuf::from("/data/base.new"), CACHE_BYTES).unwrap();
+        rows.iter().for_each(|(table, key, row)| builder.append(*table, key, row).unwrap());
+        let [before, after] = [leaf_bytes(&base), leaf_bytes(&builder.finish(meta.applied, meta.cursor).unwrap())];
+        println!("{len}: {net} bytes left, {before} swept, {after} in a copy");
+        base.snapshot().unwrap().verify().unwrap();
+        assert!(after <= before && after <= net * (100 + percent_max) / 100 + 4 * PAGE_BYTES);
+    }
+}
