@@ -68,7 +68,8 @@ fn every_revision_reads_as_it_did_and_the_next_change_gets_the_next_one() {
             assert_eq!((status.revision, status.compacted), (made.revision, Revision(compacted)));
             assert_eq!(report.versions as usize, made.changes.len());
             assert_eq!(report.keys as usize, all_at(&original, 0).unwrap().len());
-            assert_eq!(report.used_bytes, status.used_bytes);
+            // Of a file so small its length is the bound, and a sweep may have begun.
+            assert!(report.used_bytes.abs_diff(status.used_bytes) <= 64 << 10, "{report:?}, {status:?}");
             for revision in 1.max(compacted)..=made.revision.0 {
                 assert_eq!(all_at(&keyspace, revision), all_at(&original, revision), "revision {revision}");
                 revisions += 1;
