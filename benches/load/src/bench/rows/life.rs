@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use crate::Failure;
 use crate::bench::cell::{Cell, Size};
@@ -20,6 +21,10 @@ const NEARLY: f64 = 0.95;
 const ETCD_TAIL: u64 = 57_000;
 /// The metric that tells how many changes the part in memory has that will be flushed next.
 const ACTIVE_CHANGES: &str = "sternpost_recent_changes{part=\"active\"}";
+/// The same of the part that is being flushed.
+const FLUSHING_CHANGES: &str = "sternpost_recent_changes{part=\"flushing\"}";
+/// How often that is asked for.
+const ASK: Duration = Duration::from_millis(50);
 /// Times as long as other rows: ten minutes, after a minute and a half of coming to rest.
 const TIMES: u32 = 60;
 const TIMES_BEFORE: u32 = 9;
@@ -50,16 +55,19 @@ pub(crate) async fn start(cell: &mut Cell<'_>, keys: u64) -> Result<Figures, Fai
     Ok(figures)
 }
 
-/// Puts until memory is nearly as full as when it was flushed before. Answers how many puts are in memory.
+/// Puts until memory is nearly as full as when it was flushed before, and waits until that flush is over. Answers how many puts are in memory.
 async fn fill_memory(cell: &Cell<'_>, keys: u64) -> Result<u64, Failure> {
-    let (mut most, mut last) = (0.0_f64, recent_changes(cell)?);
+    let (mut most, mut last) = (0.0_f64, recent_changes(cell, ACTIVE_CHANGES)?);
     for first in (0..FLUSH_WITHIN).step_by(usize::try_from(STEP)?) {
         cell.put_all(first, STEP, keys, VALUE_BYTES).await?;
-        let now = recent_changes(cell)?;
+        let now = recent_changes(cell, ACTIVE_CHANGES)?;
         if now < last && most == 0.0 {
             most = last;
         }
         if most > 0.0 && now >= most * NEARLY && now < most {
+            while recent_changes(cell, FLUSHING_CHANGES)? > 0.0 {
+                tokio::time::sleep(ASK).await;
+            }
             return Ok(format!("{now:.0}").parse()?);
         }
         last = now;
@@ -67,13 +75,13 @@ async fn fill_memory(cell: &Cell<'_>, keys: u64) -> Result<u64, Failure> {
     Err(format!("no flush within {FLUSH_WITHIN} puts").into())
 }
 
-fn recent_changes(cell: &Cell<'_>) -> Result<f64, Failure> {
+fn recent_changes(cell: &Cell<'_>, name: &str) -> Result<f64, Failure> {
     let mut stream = TcpStream::connect(cell.server.endpoint.trim_start_matches("http://"))?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n")?;
     let mut page = String::new();
     stream.read_to_string(&mut page)?;
-    let line = page.lines().find_map(|line| line.strip_prefix(ACTIVE_CHANGES));
-    Ok(line.ok_or_else(|| format!("the metrics do not tell {ACTIVE_CHANGES}"))?.trim().parse()?)
+    let line = page.lines().find_map(|line| line.strip_prefix(name));
+    Ok(line.ok_or_else(|| format!("the metrics do not tell {name}"))?.trim().parse()?)
 }
 
 /// No client at all.
