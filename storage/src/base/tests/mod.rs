@@ -18,6 +18,7 @@ mod disk;
 mod faults;
 mod measure;
 mod model;
+mod packing;
 mod refusals;
 mod rewrite;
 mod scrubbing;
