@@ -20,6 +20,9 @@ pub(super) const CUT_MIN_BYTES: usize = 512;
 /// Less of a value than this is not worth a piece at the end of a page.
 const PIECE_MIN_BYTES: usize = 256;
 
+/// The largest page for pieces is 4 KiB times two to the power of this.
+const LARGEST_PAGE_ORDER: u32 = 4;
+
 /// What redb keeps at the beginning of a page, and per row: where its key and its value end.
 const HEADER_BYTES: usize = 4;
 const ROW_BYTES: usize = 8;
@@ -98,12 +101,19 @@ pub(super) fn push_rows(change: &Change, page: &mut Page, rows: &mut Vec<Row>) -
     while !rest.is_empty() {
         number += 1;
         let key = layout::piece_key(change.at, number);
-        let room = Page::EMPTY.room(key.len()) - layout::CHECKSUM_BYTES;
-        let (piece, behind) = rest.split_at(room.min(rest.len()));
+        let (piece, behind) = rest.split_at(piece_len(rest.len(), key.len()));
         bytes += page.push((key.to_vec(), layout::piece_row(&key, piece)), rows);
         rest = behind;
     }
     bytes
+}
+
+/// How much of the rest of a value goes into its next row: what fills the largest page that it fills, or all of it. A page is read in one
+/// go, so large ones are read with less work.
+fn piece_len(rest: usize, key_len: usize) -> usize {
+    let page = small!(PAGE_BYTES, 256);
+    let room = |order: u32| (page << order) - HEADER_BYTES - ROW_BYTES - key_len - layout::CHECKSUM_BYTES;
+    (0..=LARGEST_PAGE_ORDER).rev().map(room).find(|room| *room <= rest).unwrap_or(rest)
 }
 
 /// How much of the change's value goes into its first row; none if all of it does, or it has none in `history`.

@@ -21,6 +21,9 @@ pub(super) const SEEK_AFTER_ROWS: usize = 8;
 
 pub(super) type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
+/// A place in `history` to go on from.
+type History<'s> = Cursor<'s, &'static [u8], &'static [u8]>;
+
 impl Snapshot {
     /// The newest version of `key` at or below `at`, with its place. Errors: `Io`, `Corrupt`.
     pub(crate) fn get(&self, key: &[u8], at: RevisionPair) -> Result<Option<(RevisionPair, Version)>, Error> {
@@ -96,29 +99,48 @@ impl Snapshot {
 
     /// The value of the put at `at`, wherever it lies. Errors: `Io`; `Corrupt`, also if there is none.
     pub(crate) fn value(&self, at: RevisionPair) -> Result<Bytes, Error> {
-        let version = self.version(at)?;
+        self.value_of(&self.version_behind(&mut None, at)?)
+    }
+
+    fn value_of(&self, version: &OnPages<'_>) -> Result<Bytes, Error> {
         match version.row()?.value {
             HistoryValue::Here(_) | HistoryValue::Cut { .. } => Ok(version.value()),
             HistoryValue::Tombstone => Err(Error::corrupt("history", "a deletion where a put was expected")),
-            HistoryValue::InIndex => match self.change(&version)?.kind {
+            HistoryValue::InIndex => match self.change(version)?.kind {
                 ChangeKind::Put { value, .. } => Ok(value),
-                ChangeKind::Tombstone => Err(disagree(at)),
+                ChangeKind::Tombstone => Err(disagree(version.at)),
             },
         }
     }
 
-    /// The version at `at` as `history` has it. Errors: `Io`; `Corrupt`, also if there is none.
-    fn version(&self, at: RevisionPair) -> Result<OnPages<'_>, Error> {
+    /// The version at `at` as `history` has it. Where the one found last is the one before it, no lookup is needed: `last` is the revision of
+    /// that one, and where it ends. Errors: `Io`; `Corrupt`, also if there is none.
+    fn version_behind<'s>(
+        &'s self,
+        last: &mut Option<(Revision, History<'s>)>,
+        at: RevisionPair,
+    ) -> Result<OnPages<'s>, Error> {
+        let neighbour = last.take().filter(|(last, _)| at.main == *last || at.main == last.next());
+        if let Some((_, mut rows)) = neighbour
+            && let Some(version) = OnPages::next(&mut rows, |found| found == at)?
+        {
+            *last = Some((at.main, rows));
+            return Ok(version);
+        }
         let place = layout::history_key(at);
         let mut rows = self.history.lower_bound(Bound::Included(place.as_slice())).at("history")?;
-        OnPages::next(&mut rows, |found| found == at)?.ok_or_else(|| layout::missing("history", &place))
+        let version =
+            OnPages::next(&mut rows, |found| found == at)?.ok_or_else(|| layout::missing("history", &place))?;
+        *last = Some((at.main, rows));
+        Ok(version)
     }
 
     /// The values of the puts at these places, which must be kept in `history`, on their pages; in the order asked for, fetched in the order
     /// in which they lie on disk. Errors: as `value`.
     pub(crate) fn on_pages(&self, places: &[RevisionPair]) -> Result<Vec<OnPages<'_>>, Error> {
+        let mut last = None;
         in_disk_order(places, |at| {
-            let version = self.version(at)?;
+            let version = self.version_behind(&mut last, at)?;
             if version.row()?.value.len().is_some() { Ok(version) } else { Err(disagree(at)) }
         })
     }
@@ -126,7 +148,8 @@ impl Snapshot {
     /// The values of the puts at these places, in the order asked for, fetched in the order in which they lie on disk.
     /// Errors: as `value`.
     pub(crate) fn values(&self, places: &[RevisionPair]) -> Result<Vec<Bytes>, Error> {
-        in_disk_order(places, |at| self.value(at))
+        let mut last = None;
+        in_disk_order(places, |at| self.value_of(&self.version_behind(&mut last, at)?))
     }
 
     /// The changes from revision `from` on, in order, whole revisions, until about `max_bytes` of keys and values are
