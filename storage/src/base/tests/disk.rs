@@ -22,8 +22,6 @@ struct Content {
     allocated: u64,
     /// Numbers of the pages that were read or written.
     touched: BTreeSet<u64>,
-    /// Bytes written since the last sync, and the most there ever were.
-    unsynced: (u64, u64),
 }
 
 impl Content {
@@ -58,11 +56,6 @@ impl MemoryDisk {
         self.0.lock().unwrap().files[path].touched.clone()
     }
 
-    /// The most bytes that ever waited for a sync.
-    pub(super) fn most_unsynced(&self, path: &Path) -> u64 {
-        self.0.lock().unwrap().files[path].unsynced.1
-    }
-
     /// Another disk with the same files.
     pub(super) fn copy(&self) -> MemoryDisk {
         let copy = MemoryDisk::new();
@@ -78,7 +71,7 @@ impl MemoryDisk {
 
     pub(super) fn write(&self, path: &Path, bytes: Vec<u8>) {
         let allocated = bytes.len() as u64;
-        self.0.lock().unwrap().files.insert(path.to_owned(), Content { bytes, allocated, ..Content::default() });
+        self.0.lock().unwrap().files.insert(path.to_owned(), Content { bytes, allocated, touched: BTreeSet::new() });
     }
 }
 
@@ -169,8 +162,6 @@ impl File for MemoryFile {
             let end = offset as usize + data.len();
             file.bytes.resize(file.bytes.len().max(end), 0);
             file.bytes[offset as usize..end].copy_from_slice(data);
-            let unsynced = file.unsynced.0 + data.len() as u64;
-            file.unsynced = (unsynced, file.unsynced.1.max(unsynced));
             file.allocated = file.allocated.max(end as u64);
             Ok(())
         })?;
@@ -198,13 +189,7 @@ impl File for MemoryFile {
         Ok(())
     }
     fn sync(&self) -> io::Result<()> {
-        if self.count()? {
-            return Err(io::Error::other("the disk went away in the middle of a sync"));
-        }
-        self.with(|file| {
-            file.unsynced.0 = 0;
-            Ok(())
-        })
+        if self.count()? { Err(io::Error::other("the disk went away in the middle of a sync")) } else { Ok(()) }
     }
     fn allocated_bytes(&self) -> io::Result<u64> {
         self.with(|file| Ok(file.allocated))

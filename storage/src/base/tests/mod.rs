@@ -95,18 +95,6 @@ fn what_every_put_asks_for_is_answered_while_a_commit_is_made() {
     assert_eq!(within, (before, base.swept()));
 }
 
-#[test]
-fn what_a_flush_writes_is_synced_a_piece_at_a_time() {
-    let disk = MemoryDisk::new();
-    let base = new_base(&disk);
-    let changes = (2..5000).map(|main| put(&format!("key {main}"), main, vec![7; 3000])).collect();
-    base.flush(&part(1, -1, changes), Garbage::Drop).unwrap();
-    assert!(base.bytes_written() > 10 << 20);
-    let most = disk.most_unsynced(&path());
-    println!("{} bytes written, {most} at once", base.bytes_written());
-    assert!(most < (1 << 20) + (64 << 10), "{most} bytes waited for a sync");
-}
-
 /// A generator that yields the same numbers for the same seed.
 struct Rng(u64);
 
