@@ -4,7 +4,6 @@
 //! keys of many frames are looked up first, in key order, where each page is read once.
 
 use std::collections::BTreeSet;
-use std::num::NonZero;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,8 +23,6 @@ use crate::types::RevisionPair;
 
 /// Frames taken from the log at once, in bytes: the more, the fewer pages are read twice.
 const STEP_BYTES: usize = 16 << 20;
-/// Fewer keys are not worth a thread.
-const KEYS_PER_THREAD: usize = 4096;
 
 /// Applies what the log holds beyond base. What does not fit into `recent` goes to base on the way. Answers the number of frames.
 pub(crate) fn all(shared: &Shared, state: &mut State, log: &mut dyn Log, bounds: Bounds) -> Result<u64, Error> {
@@ -118,23 +115,11 @@ fn look_up(sources: &Sources, frames: &[Decoded]) -> Result<Known, Error> {
             _ => {}
         }
     }
-    let keys: Vec<&Bytes> = keys.into_iter().collect();
-    let found = |keys: &[&Bytes]| {
-        let found = keys.iter().map(|key| Ok((Bytes::clone(key), sources.base.get(key, RevisionPair::MAX)?)));
-        found.collect::<Result<Vec<_>, Error>>()
-    };
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(keys.len() / KEYS_PER_THREAD).max(1);
-    let mut pieces = keys.chunks(keys.len().div_ceil(threads).max(1));
-    let first = pieces.next().unwrap_or_default();
-    std::thread::scope(|scope| {
-        let others: Vec<_> = pieces.map(|piece| scope.spawn(inherit!(move || found(piece)))).collect();
-        let mut known = Known::with_capacity(keys.len());
-        known.extend(found(first)?);
-        for other in others {
-            known.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
-        Ok(known)
-    })
+    let mut known = Known::with_capacity(keys.len());
+    for key in keys {
+        known.insert(key.clone(), sources.base.get(key, RevisionPair::MAX)?);
+    }
+    Ok(known)
 }
 
 fn put_keys<'a>(txn: &'a Txn, keys: &mut BTreeSet<&'a Bytes>) {
